@@ -1,0 +1,1 @@
+"""Transcript -> decision: the small language model, its SVF scales, and the head."""

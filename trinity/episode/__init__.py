@@ -1,0 +1,1 @@
+"""Roles, prompts, transcript, verdict, and the rollout of trajectories."""

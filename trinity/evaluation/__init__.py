@@ -1,0 +1,1 @@
+"""Protocols, baselines and statistics of a trained coordinator."""

@@ -1,0 +1,1 @@
+"""Optimizers of theta as torch.optim.Optimizer subclasses."""

@@ -1,0 +1,1 @@
+"""(agent, messages) -> completion: the LLMs that the coordinator picks from."""

@@ -1,0 +1,66 @@
+"""The interface of a pool: one agent answers one list of messages."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+
+class Message(TypedDict):
+    """One chat message."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeParameters:
+    """How an LLM samples. `reasoning_effort` None leaves the field out of the request."""
+
+    max_tokens: int = 4096
+    temperature: float = 0.0
+    top_p: float = 1.0
+    reasoning_effort: str | None = "minimal"
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What came back from an LLM.
+
+    `cost` is in US dollars, as the server states it. `finish_reason` "length" means that the answer was cut
+    by its own token limit: a result, not a failure. `reasoning` never enters a transcript.
+    """
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    finish_reason: Literal["stop", "length"] = "stop"
+    reasoning: str = ""
+
+
+class InfrastructureError(Exception):
+    """No answer came back (network, server, quota): never a wrong answer, never scored 0."""
+
+    def __init__(self, agent: str, cause: str) -> None:
+        super().__init__(f"{agent}: {cause}")
+        self.agent = agent
+        self.cause = cause
+
+
+class Pool(ABC):
+    """A fixed list of agents."""
+
+    @property
+    @abstractmethod
+    def agents(self) -> Sequence[str]:
+        """The agents' names; an agent's index in this list is its index in the head's logits."""
+
+    @abstractmethod
+    async def complete(
+        self, agent: int, messages: Sequence[Message], decode: DecodeParameters
+    ) -> Completion:
+        """Ask one agent. Raises InfrastructureError if no answer could be had."""
+
+    async def aclose(self) -> None:  # noqa: B027 - most pools hold nothing open
+        """Let go of connections. Called once, in the event loop that made the calls."""

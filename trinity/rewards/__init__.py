@@ -1,0 +1,1 @@
+"""(task, final answer) -> reward: graders that never execute what they grade."""

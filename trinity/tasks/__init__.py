@@ -1,0 +1,1 @@
+"""Benchmark files, hub ids and generated questions -> tasks."""
