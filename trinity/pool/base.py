@@ -57,9 +57,7 @@ class Pool(ABC):
         """The agents' names; an agent's index in this list is its index in the head's logits."""
 
     @abstractmethod
-    async def complete(
-        self, agent: int, messages: Sequence[Message], decode: DecodeParameters
-    ) -> Completion:
+    async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """Ask one agent. Raises InfrastructureError if no answer could be had."""
 
     async def aclose(self) -> None:  # noqa: B027 - most pools hold nothing open
