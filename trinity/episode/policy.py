@@ -1,0 +1,45 @@
+"""The interface of a policy, and how a choice is drawn from its logits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Selection = Literal["sample", "argmax"]
+Logits = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a decision is made: which candidate decides, for which task, in which turn (from 0)."""
+
+    candidate: int
+    task_id: str
+    turn: int
+
+
+class Policy(Protocol):
+    """Transcript -> logits. The coordinator is one; so are the baselines."""
+
+    async def logits(self, position: Position, segments: Sequence[str]) -> tuple[Logits, Logits]:
+        """Agent logits (L,) and role logits (3,) for a transcript given as its segments."""
+
+
+def probabilities(logits: Logits) -> Logits:
+    """Softmax in float64. A logit of -inf has probability 0."""
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()  # type: ignore[no-any-return]
+
+
+def choose(logits: Logits, selection: Selection, uniform: float) -> tuple[int, float]:
+    """An index and its probability. `sample` inverts the cumulative distribution at `uniform` in [0, 1)."""
+    p = probabilities(logits)
+    if selection == "argmax":
+        index = int(np.argmax(p))
+    else:
+        # Rounding can leave the last sum just below 1; the clip keeps such a draw inside.
+        cumulative = np.cumsum(p)
+        index = min(int(np.searchsorted(cumulative, uniform * cumulative[-1], side="right")), len(p) - 1)
+    return index, float(p[index])

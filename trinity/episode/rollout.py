@@ -1,0 +1,179 @@
+"""One trajectory: from a task to a final answer, in at most K turns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+
+from trinity import keyed
+from trinity.episode.policy import Logits, Policy, Position, Selection, choose
+from trinity.episode.prompts import Question, build_messages, named_role
+from trinity.episode.roles import Role
+from trinity.episode.transcript import RouterView, Transcript, Turn
+from trinity.episode.verdict import Verdict, parse_judgement
+from trinity.errors import UserError
+from trinity.pool.base import DecodeParameters, Pool
+
+RoleName = Literal["thinker", "worker", "verifier"]
+StopReason = Literal["accepted", "turns", "verifier_first"]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSettings:
+    """The rules of a trajectory.
+
+    Args:
+        max_turns: K, the most turns of a trajectory.
+        max_output_tokens: longer outputs are cut in the transcript (never in what is graded).
+        roles: the roles on offer; the others get probability 0.
+        final_answer: the newest Worker output, or the newest output of any role.
+        router_view: whether the coordinator sees all turns or Worker turns only.
+        thinker_names_role: a Thinker's last line may fix the role of the next turn.
+        verifier_first: what a Verifier does before there is any Worker output: nothing (`continue`), or it
+            ends the trajectory with reward 0 (`end`).
+        decode: how the LLMs sample.
+    """
+
+    max_turns: int = 5
+    max_output_tokens: int = 2000
+    roles: Sequence[RoleName] = ("thinker", "worker", "verifier")
+    final_answer: Literal["last_worker", "last_output"] = "last_worker"
+    router_view: RouterView = "all"
+    thinker_names_role: bool = False
+    verifier_first: Literal["continue", "end"] = "continue"
+    decode: DecodeParameters = field(default_factory=DecodeParameters)
+
+    def __post_init__(self) -> None:
+        if self.max_turns < 1:
+            raise UserError(f"max_turns (K) is {self.max_turns}, but a trajectory needs at least 1 turn.")
+        if "worker" not in self.roles:
+            raise UserError(f"roles is {list(self.roles)}, but only a worker answers; add it.")
+
+
+class RolloutTask(Question, Protocol):
+    """What a rollout needs of a task."""
+
+    @property
+    def id(self) -> str:
+        """The task's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The key of a trajectory's random numbers.
+
+    Candidates share them (common random numbers) unless `candidate` is set.
+    """
+
+    seed: int
+    stage: str
+    generation: int
+    candidate: int | None = None
+
+    def uniform(self, task_id: str, turn: int, what: str) -> float:
+        """The number in [0, 1) of one choice."""
+        shared = -1 if self.candidate is None else self.candidate
+        return keyed.uniform(self.seed, self.stage, self.generation, task_id, turn, what, shared)
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """A finished trajectory. `answer` is None where no Worker has spoken; `cost` is in US dollars."""
+
+    candidate: int
+    task_id: str
+    turns: tuple[Turn, ...]
+    stop: StopReason
+    answer: str | None
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens that the LLMs wrote."""
+        return sum(turn.completion.completion_tokens for turn in self.turns)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that the LLMs read."""
+        return sum(turn.completion.prompt_tokens for turn in self.turns)
+
+    @property
+    def cost(self) -> float:
+        """What the calls cost."""
+        return sum(turn.completion.cost for turn in self.turns)
+
+
+Clip = Callable[[str, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Runs trajectories of one policy on one pool.
+
+    Args:
+        policy: decides.
+        pool: answers.
+        settings: the rules.
+        clip: (text, tokens) -> text of at most that many tokens.
+        selection: how a choice is taken from the logits.
+    """
+
+    policy: Policy
+    pool: Pool
+    settings: EpisodeSettings
+    clip: Clip
+    selection: Selection
+
+    async def run(self, task: RolloutTask, candidate: int, draw: Draw) -> Trajectory:
+        """One trajectory. Raises InfrastructureError where an LLM's answer could not be had."""
+        transcript = Transcript(task.query)
+        stop: StopReason = "turns"
+        while len(transcript.turns) < self.settings.max_turns:
+            turn = await self._turn(task, transcript, candidate, draw)
+            has_worker = transcript.last_worker() is not None
+            transcript.turns.append(turn)
+            if turn.role is Role.VERIFIER and not has_worker and self.settings.verifier_first == "end":
+                stop = "verifier_first"
+                break
+            accepted = turn.judgement is not None and turn.judgement.verdict is Verdict.ACCEPT
+            if accepted and has_worker:
+                stop = "accepted"
+                break
+        return Trajectory(candidate, task.id, tuple(transcript.turns), stop, self._answer(transcript, stop))
+
+    async def _turn(self, task: RolloutTask, transcript: Transcript, candidate: int, draw: Draw) -> Turn:
+        number = len(transcript.turns)
+        segments = transcript.segments(self.settings.router_view)
+        agent_logits, role_logits = await self.policy.logits(Position(candidate, task.id, number), segments)
+        agent, agent_p = choose(agent_logits, self.selection, draw.uniform(task.id, number, "agent"))
+        named = self._named_role(transcript)
+        if named is None:
+            masked = self._mask(role_logits)
+            index, role_p = choose(masked, self.selection, draw.uniform(task.id, number, "role"))
+            role = Role(index)
+        else:
+            role, role_p = named, 1.0
+        messages = build_messages(role, task, transcript, thinker_names_role=self.settings.thinker_names_role)
+        completion = await self.pool.complete(agent, messages, self.settings.decode)
+        shown = self.clip(completion.text, self.settings.max_output_tokens)
+        judgement = parse_judgement(completion.text) if role is Role.VERIFIER else None
+        return Turn(agent, role, completion, shown, judgement, agent_p, role_p)
+
+    def _named_role(self, transcript: Transcript) -> Role | None:
+        last = transcript.turns[-1] if transcript.turns else None
+        if not self.settings.thinker_names_role or last is None or last.role is not Role.THINKER:
+            return None
+        role = named_role(last.completion.text)
+        return role if role is not None and role.name.lower() in self.settings.roles else None
+
+    def _mask(self, role_logits: Logits) -> Logits:
+        offered = np.array([role.name.lower() in self.settings.roles for role in Role])
+        return np.where(offered, role_logits, -np.inf)
+
+    def _answer(self, transcript: Transcript, stop: StopReason) -> str | None:
+        if stop == "verifier_first":
+            return None
+        if self.settings.final_answer == "last_output":
+            return transcript.turns[-1].completion.text
+        worker = transcript.last_worker()
+        return None if worker is None else worker.completion.text

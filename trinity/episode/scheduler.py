@@ -1,0 +1,83 @@
+"""Many trajectories at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from trinity.episode.rollout import Draw, Rollout, RolloutTask, Trajectory
+from trinity.errors import UserError
+from trinity.pool.base import InfrastructureError
+
+
+class Grade(Protocol):
+    """What the scheduler needs of a grade."""
+
+    @property
+    def reward(self) -> int:
+        """0 or 1."""
+
+
+Grading = Callable[[RolloutTask, str | None], Awaitable[Grade]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One trajectory to run."""
+
+    task: RolloutTask
+    candidate: int
+    draw: Draw
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A finished trajectory and its reward (0 or 1)."""
+
+    trajectory: Trajectory
+    reward: int
+
+    @property
+    def candidate(self) -> int:
+        """The candidate that ran it."""
+        return self.trajectory.candidate
+
+    @property
+    def task_id(self) -> str:
+        """The task it ran on."""
+        return self.trajectory.task_id
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A trajectory that could not be finished; it has no reward."""
+
+    candidate: int
+    task_id: str
+    agent: str
+    cause: str
+
+
+async def run_jobs(
+    rollout: Rollout, jobs: Sequence[Job], grade: Grading, concurrency: int
+) -> list[Graded | Failure]:
+    """Run all jobs, at most `concurrency` at a time; results in the order of the jobs.
+
+    Raises UserError as soon as one trajectory does; the others are then cancelled.
+    """
+    limit = asyncio.Semaphore(concurrency)
+
+    async def one(job: Job) -> Graded | Failure:
+        async with limit:
+            try:
+                trajectory = await rollout.run(job.task, job.candidate, job.draw)
+            except InfrastructureError as error:
+                return Failure(job.candidate, job.task.id, error.agent, error.cause)
+        return Graded(trajectory, (await grade(job.task, trajectory.answer)).reward)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(job)) for job in jobs]
+    except* UserError as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
