@@ -45,15 +45,20 @@ def test_unusable_files_are_named_with_the_line(tmp_path: Path, content: bytes, 
         read(tmp_path / "broken.jsonl", content)
 
 
-@pytest.mark.parametrize("content", [b"plain text", gzip.compress(b'{"a": 1}\n' * 999)[:-9], b""])
+@pytest.mark.parametrize(
+    "content",
+    [b"plain text", gzip.compress(b'{"a": 1}\n' * 999, mtime=0)[:-9], b""],
+    ids=["plain", "cut", "empty"],
+)
 def test_a_broken_gzip_file_is_named(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(UserError, match=r"broken\.jsonl\.gz"):
         read(tmp_path / "broken.jsonl.gz", content)
 
 
-def test_a_corrupt_gzip_body_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("position", [10, -6], ids=["blocks", "checksum"])
+def test_a_corrupt_gzip_body_is_named(tmp_path: Path, position: int) -> None:
     content = bytearray(gzip.compress(json.dumps({"a": list(range(999))}).encode()))
-    content[len(content) // 2] ^= 0xFF
+    content[position] ^= 0xFF
     with pytest.raises(UserError, match=r"Cannot read the task file .*broken\.jsonl\.gz"):
         read(tmp_path / "broken.jsonl.gz", bytes(content))
 

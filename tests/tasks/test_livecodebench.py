@@ -136,11 +136,18 @@ def test_other_pickled_values_are_refused(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "#", "Zm9v", base64.b64encode(zlib.compress(b"")).decode(), encode("[]")[:-8]]
+    "text",
+    ["", "#", "Zm9v", base64.b64encode(zlib.compress(b"")).decode(), encode("[]")[:-8], f"!{encode('[]')}"],
 )
 def test_garbage_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         decode_tests(text)
+
+
+def test_a_pickle_of_two_strings_is_refused() -> None:
+    two = b"\x80\x04\x8c\x02[]\x8c\x02[]."
+    with pytest.raises(ValueError, match="2 strings"):
+        decode_tests(base64.b64encode(zlib.compress(two)).decode())
 
 
 def test_a_memo_bomb_costs_nothing() -> None:
