@@ -1,0 +1,66 @@
+"""S5: the choice grader, right and wrong."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trinity.rewards.choice import choice_answer, grade_choice
+
+
+def test_bank(choice_case):
+    grade = grade_choice(choice_case["output"], choice_case["reference"], choice_case["letters"])
+    assert grade.reward == choice_case["expected"], grade
+
+
+@pytest.mark.parametrize(
+    ("output", "letter"),
+    [
+        ("B", "B"),
+        ("(c)", "C"),
+        ("Reasoning.\n\n**D**", "D"),
+        ("<answer>B</answer>", "B"),
+        ('{"reasoning": "A looks good", "answer": "D"}', "D"),
+        ("I would go with option C.", "C"),
+        ("Therefore, option B is correct.", "B"),
+        ("B is the correct answer.", "B"),
+        (r"Hence $\boxed{\text{(A)}}$", "A"),
+        ("Réponse : D", "D"),
+        ("The correct option is (A).", "A"),
+        ("The answer is B.\nWait, B is wrong.", None),
+        ("The answer is not B.", None),
+        ("I don't think the answer is B.", None),
+        ("If the answer is B, then x = 2.", None),
+        ("Is the answer B?", None),
+        ("The answer is A or B.", None),
+        ("The answer is a prime number.", None),
+        ("The answer is A good one to know.", None),
+        ("A) 1 B) 2 C) 3 D) 4", None),
+        ("A nice result.", None),
+        ("", None),
+        ("The answer is E", None),
+    ],
+)
+def test_choice_answer(output, letter):
+    assert choice_answer(output, "ABCD") == letter
+
+
+def test_pronoun_is_no_letter():
+    assert choice_answer("So the answer is what I computed", "ABCDEFGHIJ") is None
+    assert choice_answer("The answer is I.", "ABCDEFGHIJ") == "I"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=st.sampled_from("ABCDI answer isnot:.()*\\{}boxed\n,?"), max_size=200))
+def test_no_output_raises(output):
+    assert choice_answer(output, "ABCDEFGHIJ") in (*"ABCDEFGHIJ", None)
+
+
+@pytest.mark.parametrize(
+    "output", [" " * 10**6, "(" * 10**6, "answer is " * 10**5, "the " * 10**5, "*" * 10**6]
+)
+def test_huge_outputs_are_quick(output):
+    begin = time.perf_counter()
+    choice_answer("answer" + output, "ABCD")
+    assert time.perf_counter() - begin < 2

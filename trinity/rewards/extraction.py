@@ -1,0 +1,129 @@
+"""An LLM's output -> the answer it commits to.
+
+Every search here is linear in the length of the output: an output may be a megabyte of braces.
+"""
+
+import re
+
+MAX_ANSWER = 2_000
+"""An extracted answer longer than this many characters is wrong: nobody compares an essay."""
+
+_TAIL = 20_000  # an answer stands near the end; what lies further up is reasoning
+_BOXES_TRIED = 32  # of empty or unclosed boxes, from the end
+_JOINT_LENGTH = 40
+_BOX_COMMANDS = ("\\boxed", "\\fbox")
+_BRACE = re.compile(r"\\[{}\\]|[{}]")
+_BARE_BOX = re.compile(r"\s*([^\s$\\{}]+)")
+_JOINT = re.compile(r"[\s$.,;\\()*]*(?:(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?)?[\s$.,;\\()*]*")
+
+_COMMITMENT = re.compile(
+    r"""(?ix) (?: \b answer \s* (?:[*_]{1,2}\s*)?
+                  (?: (?:is|are|equals?|(?:would|must|should)\ be)\b \s* :? | [:=] )
+              | \b (?:result|solution) \s* (?: (?:is|are|equals?)\b | = )
+              | \#\#\#\# ) [\s*_]*""",
+)
+_NEGATED = re.compile(r"(?i)\s*(?:not\b|n't|unknown|unclear|undefined behaviou?r)")
+_AFTERTHOUGHT = re.compile(
+    r"(?i)(?:[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after)\b|\?|\.(?=\s|$)).*",
+)
+_BOLD_LINE = re.compile(r"(?:\*\*|__)\s*(.+?)\s*(?:\*\*|__)\.?")
+_MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")
+
+
+def without_thinking(text: str) -> str:
+    """The output after its last think-block. An unclosed block is thinking to the end: nothing remains."""
+    end = text.rfind("</think>")
+    if end >= 0:
+        text = text[end + len("</think>") :]
+    start = text.find("<think>")
+    return text if start < 0 else text[:start]
+
+
+def tail(text: str) -> str:
+    """The last 20,000 characters."""
+    return text[-_TAIL:]
+
+
+def last_box(text: str) -> str | None:
+    r"""The content of the last non-empty \boxed or \fbox, None where there is none.
+
+    Boxes that are joined by nothing but "and", "or" or punctuation are one answer with several parts, given
+    as a comma-separated list. Content without braces runs to the next space or dollar sign. An empty or
+    unclosed box falls back to the one before. Content beyond `MAX_ANSWER` comes back cut to one more than
+    that, for the caller to refuse.
+    """
+    parts: list[str] = []
+    end = start = len(text)
+    for _ in range(_BOXES_TRIED):
+        start = max(text.rfind(command, 0, start) for command in _BOX_COMMANDS)
+        if start < 0:
+            break
+        found = _box_at(text, start)
+        if found is None:
+            continue
+        content, stop = found
+        if parts and (end - stop > _JOINT_LENGTH or not _JOINT.fullmatch(text, stop, end)):
+            break
+        if content not in parts:
+            parts.append(content)
+        end = start
+    return ", ".join(reversed(parts)) if parts else None
+
+
+def _box_at(text: str, start: int) -> tuple[str, int] | None:
+    """The content of the box command at `start` and the position after it."""
+    opening = text.index("x", start) + 1
+    if text.startswith("ed", opening):
+        opening += 2
+    while text[opening : opening + 1].isspace():
+        opening += 1
+    if not text.startswith("{", opening):
+        bare = _BARE_BOX.match(text, opening)
+        return (bare[1].rstrip(".,;"), bare.end()) if bare else None
+    depth = 0
+    for brace in _BRACE.finditer(text, opening, opening + MAX_ANSWER + 2):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0:
+            content = text[opening + 1 : brace.start()].strip()
+            return (content, brace.end()) if content else None
+    overlong = len(text) > opening + MAX_ANSWER + 2
+    return (text[opening + 1 : opening + MAX_ANSWER + 2], len(text)) if overlong else None
+
+
+def math_answer(text: str) -> str | None:
+    """The answer of a mathematical output: last box, else last explicit commitment, None where neither is.
+
+    A commitment is "the answer is ...", "Answer: ...", "#### ...", a bold or mathematical last line, or an
+    output of one short line.
+    """
+    text = tail(without_thinking(text))
+    box = last_box(text)
+    return box if box is not None else _commitment(text)
+
+
+def _commitment(text: str) -> str | None:
+    anchors = list(_COMMITMENT.finditer(text))
+    last = None
+    for anchor in anchors:
+        if anchor.end() < len(text) and not _NEGATED.match(text, anchor.end()):
+            last = anchor.end()
+    if last is not None:
+        return _statement(text[last : last + MAX_ANSWER + 1])
+    if anchors:  # all of them negated or empty
+        return None
+    lines = text.split("\n")
+    final = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    bold = _BOLD_LINE.fullmatch(final)
+    if bold:
+        return bold[1].rstrip(".")
+    if _MATH_LINE.fullmatch(final) or (final and len(final) <= 60 and text.strip() == final):
+        return final.rstrip(".")
+    return None
+
+
+def _statement(rest: str) -> str | None:
+    """What is said behind "the answer is": up to the end of the sentence, line, or displayed formula."""
+    if rest.startswith("\\[") and "\\]" in rest:
+        return rest[2 : rest.index("\\]")].strip()
+    line = " ".join(rest.partition("\n")[0].split())
+    return _AFTERTHOUGHT.sub("", line, count=1).strip("*_ ") or None

@@ -1,0 +1,163 @@
+"""(task, final answer) -> reward: the one door to all graders."""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from types import TracebackType
+from typing import Self
+
+from trinity.errors import UserError
+from trinity.rewards.choice import grade_choice
+from trinity.rewards.grade import Gradable, Grade
+from trinity.rewards.math import AlgebraQuestion, grade_math, needs_algebra
+from trinity.rewards.number import exact
+from trinity.rewards.recorded import grade_json_literal, grade_json_math, grade_json_number, literal
+from trinity.rewards.text import bare, grade_text
+from trinity.rewards.worker import AlgebraWorkers
+
+KINDS = ("math", "choice", "text", "json_number", "json_math", "json_literal")
+_REMEMBERED = 65_536
+
+_Key = tuple[str, str, str, bytes]
+
+
+class Rewards:
+    """Grades final answers: "math", "choice", "text", and the recorded sets' "json_number", "json_math" and
+    "json_literal". No grader executes what it grades.
+
+    Grading does not block the event loop: what only algebra can decide is decided in processes of its own,
+    which start with the first such question. Grades are remembered by grader, reference and answer.
+
+    Args:
+        math_workers: how many processes for algebra.
+        math_timeout: seconds of CPU time for one algebra question; beyond that the answer is wrong.
+    """
+
+    def __init__(self, math_workers: int = 1, math_timeout: float = 2.0) -> None:
+        if math_workers < 1 or math_timeout <= 0:
+            raise UserError(
+                f"math_workers must be at least 1 and math_timeout above 0, but they are {math_workers} and "
+                f"{math_timeout}; raise them."
+            )
+        self._algebra = AlgebraWorkers(math_workers, math_timeout)
+        self._grades: OrderedDict[_Key | AlgebraQuestion, Grade] = OrderedDict()
+        self._asked: dict[AlgebraQuestion, asyncio.Task[Grade]] = {}
+
+    def check(self, task: Gradable) -> None:
+        """Look at a task's reference, when it is loaded.
+
+        Raises UserError for an unknown grader, for "code", and for a reference that is empty or that its
+        grader cannot read: no answer could ever be graded against it.
+        """
+        if task.grader == "code":
+            raise UserError(
+                f"The task with reference {task.reference[:80]!r} has the grader 'code', but programs are "
+                f"graded only in the sandbox, which this version does not have yet; choose another task set."
+            )
+        if task.grader not in KINDS:
+            raise UserError(
+                f"The task with reference {task.reference[:80]!r} has the unknown grader {task.grader!r}; "
+                f"choose one of {', '.join(KINDS)}."
+            )
+        if not self._is_readable(task):
+            raise UserError(
+                f"The reference {task.reference[:80]!r} cannot be read by the grader {task.grader!r}; "
+                f"mend or remove this task."
+            )
+
+    def _is_readable(self, task: Gradable) -> bool:
+        reference = task.reference
+        try:
+            match task.grader:
+                case "math" | "json_math":
+                    return not needs_algebra(reference) or self._algebra.readable(reference)
+                case "choice":
+                    letter = reference.strip().upper()
+                    return len(letter) == 1 and letter in task.letters.upper()
+                case "text":
+                    return bool(bare(reference))
+                case "json_number":
+                    return exact(reference) is not None
+                case _:
+                    literal(reference)
+                    return True
+        except ValueError:
+            return False
+
+    async def grade(self, task: Gradable, answer: str | None) -> Grade:
+        """The grade of a whole final output; None (no Worker spoke) gets reward 0."""
+        if answer is None:
+            return Grade(0, None, "no Worker output")
+        digest = hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = (task.grader, task.reference, task.letters, digest)
+        grade = self._grades.get(key)
+        if grade is None:
+            decided = _decide(task, answer)
+            grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
+            self._remember(key, grade)
+        return grade
+
+    def _remember(self, key: _Key | AlgebraQuestion, grade: Grade) -> None:
+        self._grades[key] = grade
+        if len(self._grades) > _REMEMBERED:
+            self._grades.popitem(last=False)
+
+    async def _ask(self, question: AlgebraQuestion) -> Grade:
+        """Equal questions in flight are asked once; a caller that is cancelled leaves the others theirs."""
+        known = self._grades.get(question)
+        if known is not None:
+            return known
+        asked = self._asked.get(question)
+        if asked is None:
+            asked = asyncio.ensure_future(self._solve(question))
+            self._asked[question] = asked
+            asked.add_done_callback(lambda _: self._asked.pop(question, None))
+        return await asyncio.shield(asked)
+
+    async def _solve(self, question: AlgebraQuestion) -> Grade:
+        equal = await self._algebra.equal(question.reference, question.answer)
+        ran_out = Grade(0, question.answer, "algebra ran out of time or memory")
+        grade = ran_out if equal is None else Grade.of(equal, question.answer)
+        self._remember(question, grade)
+        return grade
+
+    def close(self) -> None:
+        """End the worker processes. A later question starts them again."""
+        self._algebra.close()
+
+    async def aclose(self) -> None:
+        """`close`, without blocking the event loop."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _decide(task: Gradable, answer: str) -> Grade | AlgebraQuestion:
+    match task.grader:
+        case "math":
+            return grade_math(answer, task.reference)
+        case "choice":
+            return grade_choice(answer, task.reference, task.letters)
+        case "text":
+            return grade_text(answer, task.reference)
+        case "json_number":
+            return grade_json_number(answer, task.reference)
+        case "json_math":
+            return grade_json_math(answer, task.reference)
+        case "json_literal":
+            return grade_json_literal(answer, task.reference)
+    raise UserError(f"There is no grader {task.grader!r}; choose one of {', '.join(KINDS)}.")

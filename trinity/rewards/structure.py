@@ -1,0 +1,283 @@
+r"""The type of a mathematical answer, and the comparison that belongs to it.
+
+What counts as equal is decided by the type of the *reference*; an answer of another type is wrong.
+
+| reference | an answer is equal if |
+|---|---|
+| number (also fraction, mixed number) | it has exactly the same value; a decimal of at least four significant digits may stand for a fraction without finite decimal expansion, if it is its rounding |
+| expression | the difference simplifies to zero; a decimal as above for one without variables that is no finite decimal |
+| equation | it is the same equation up to a constant factor; `x = 5` may be answered by `5` |
+| tuple, interval | same brackets, equal parts in order; `(2,4)` may be either; an inequality in one variable is an interval |
+| union | equal intervals in any order |
+| set, list (commas, "and", "or", `\pm`) | equal elements in any order, none missing; a list may answer a set and the reverse |
+| matrix | same shape, equal cells |
+| ratio | the same proportion (2:3 equals 4:6) |
+| time | same hour and minute |
+| base-n number | same digits, and the same base or none |
+| text | same words, letter case and spaces aside |
+
+A unit or currency sign in the answer is dropped where the reference has none; where it has one, the answer
+has the same or none. Percent is a unit: 15% equals 15, never 0.15. Where the reference is no equation, an
+answer `name = value` stands for its value.
+"""  # noqa: E501
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from trinity.rewards.latex import closing_of, split_top, tidy, unwrap
+from trinity.rewards.number import Number, exact
+from trinity.rewards.units import split_unit
+
+Kind = Literal[
+    "number", "expression", "equation", "relation", "tuple", "union", "set", "list", "matrix",
+    "ratio", "time", "base", "text",
+]  # fmt: skip
+Equal = Callable[["Value", "Value"], bool | None]
+"""Compares two leaves (number, expression, equation, relation): None means undecided here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One parsed answer. `text` is its tidied source (brackets for a tuple), `items` its parts."""
+
+    kind: Kind
+    text: str
+    number: Number | None = None
+    items: tuple["Value", ...] = ()
+    unit: str | None = None
+
+
+_NAME = r"(?:\\?[a-zA-Z]+(?:_\{?\w+\}?)?'?)"
+_ASIDE = re.compile(r"_\{[^{}]*\}|_\w|(?<=[a-zA-Z])\([^()]*\)")  # subscripts, arguments of functions
+_MEMBER = re.compile(rf"{_NAME}\s*\\in(?![a-zA-Z])\s*")
+_WORD_JOINTS = re.compile(r",? ?(?:\\text ?\{ ?(?:and|or) ?\}|(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])) ?")
+_MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
+_TIME = re.compile(r"(\d{1,2}) ?: ?(\d{2}) ?(?:\\text ?\{)? ?(?:([ap])\.? ?m\.?)? ?\}?", re.IGNORECASE)
+_BASE = re.compile(r"(?:\\text\s*\{)?([0-9A-F]+)\}?\s*_\s*(?:\{\s*(?:\\text\s*\{)?\s*(\d+)\s*\}?\s*\}|(\d+))")
+_TEXT = re.compile(r"(?:\\text\s*\{[^{}]*\}\s*)+|\(?[A-Z]\)?")
+_WORDS = re.compile(r"(?!(?:sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|pi|abs)\b)[A-Za-z]{3,}(?:[ -][A-Za-z]+)*")
+_TEXT_MARK = re.compile(r"\\text\s*\{([^{}]*)\}")
+_BETWEEN = re.compile(rf"([^<>]+?)\s*(<|\\le(?![a-z]))\s*{_NAME}\s*(<|\\le(?![a-z]))\s*([^<>]+)")
+_BOUND = re.compile(rf"{_NAME}\s*(<|>|\\le(?![a-z])|\\ge(?![a-z]))\s*([^<>=]+)")
+_RELATION = re.compile(r"<|>|\\(?:le|ge|ne|neq)(?![a-zA-Z])")
+_ORDERED_PAIRS = ("()", "(]", "[)", "[]")
+
+
+def parse(text: str) -> Value:
+    """The type and parts of a tidied answer. Never fails: what is nothing else is an expression."""
+    text = text.strip()
+    number = exact(text)
+    if number is not None:
+        return Value("number", text, number)
+    rest, unit = split_unit(text, lambda core: exact(core) is not None)
+    if unit is not None and (number := exact(unwrap(rest))) is not None:
+        return Value("number", rest, number, unit=unit)
+    return (
+        _matrix(text)
+        or _colons(text)
+        or _base(text)
+        or _words(text)
+        or _sequence(text)
+        or _interval_of(text)
+        or _comparison(text)
+        or _bracketed(text)
+        or _scalar(text)
+    )
+
+
+def _matrix(text: str) -> Value | None:
+    found = _MATRIX.fullmatch(text)
+    if not found:
+        return None
+    rows = [row.split("&") for row in re.split(r"\\\\", found[1]) if row.strip()]
+    cells = tuple(parse(unwrap(cell)) for row in rows for cell in row)
+    return Value("matrix", "x".join(str(len(row)) for row in rows), items=cells)
+
+
+def _colons(text: str) -> Value | None:
+    time = _TIME.fullmatch(text)
+    if time and int(time[1]) <= 24 and int(time[2]) < 60:
+        return Value("time", f"{int(time[1])}:{time[2]}", unit=time[3].lower() if time[3] else None)
+    parts = text.split(":")
+    if len(parts) > 1 and "\\" not in text:
+        items = tuple(parse(part) for part in parts)
+        if all(item.number is not None for item in items):
+            return Value("ratio", text, items=items)
+    return None
+
+
+def _base(text: str) -> Value | None:
+    found = _BASE.fullmatch(text)
+    if not found:
+        return None
+    base = int(found[2] or found[3])
+    if not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in found[1]):
+        return None
+    return Value("base", f"{found[1].lstrip('0') or '0'}_{base}")
+
+
+def _words(text: str) -> Value | None:
+    if not (_TEXT.fullmatch(text) or _WORDS.fullmatch(text)):
+        return None
+    words = " ".join(_TEXT_MARK.sub(r"\1", text).split()).strip(" ().,").casefold()
+    number = exact(words)
+    if number is not None:
+        return Value("number", words, number)
+    return Value("text", words)
+
+
+def _sequence(text: str) -> Value | None:
+    r"""A list: commas, semicolons, "and", "or" or \pm outside of brackets; or a union of intervals."""
+    pieces = [piece for piece in split_top(text.replace("\\cup", "\x00"), "\x00") if piece]
+    if len(pieces) > 1:
+        return Value("union", text, items=tuple(parse(_MEMBER.sub("", piece)) for piece in pieces))
+    pieces = [piece for piece in split_top(_WORD_JOINTS.sub(",", text), ",;") if piece]
+    if len(pieces) > 1:
+        items: list[Value] = []
+        for piece in pieces:
+            item = parse(unwrap(piece))
+            items.extend(item.items if item.kind == "list" else [item])
+        return Value("list", text, items=tuple(items))
+    if "\\pm" in text and "=" not in text:
+        plus, minus = (re.sub(r"^\+\s*", "", text.replace("\\pm", sign).strip()) for sign in "+-")
+        signed = [plus.replace("\\mp", "-"), minus.replace("\\mp", "+")]
+        brackets = _bracketed(text)
+        if brackets is None:
+            return Value("list", text, items=tuple(parse(each) for each in signed))
+    return None
+
+
+def _interval_of(text: str) -> Value | None:
+    r"""An inequality in one variable, or `x \in` an interval, as the interval."""
+    member = _MEMBER.match(text)
+    if member:
+        return parse(text[member.end() :])
+    if "=" in text:
+        return None
+    if between := _BETWEEN.fullmatch(text):
+        brackets = ("(" if between[2] == "<" else "[") + (")" if between[3] == "<" else "]")
+        return Value("tuple", brackets, items=(parse(between[1]), parse(between[4])))
+    if bound := _BOUND.fullmatch(text):
+        end = parse(bound[2])
+        if bound[1] in ("<", "\\le"):
+            return Value("tuple", "()" if bound[1] == "<" else "(]", items=(parse("-\\infty"), end))
+        return Value("tuple", "()" if bound[1] == ">" else "[)", items=(end, parse("\\infty")))
+    return None
+
+
+def _comparison(text: str) -> Value | None:
+    if len(split_top(text, "=")) > 1:
+        return Value("equation", text)
+    return Value("relation", text) if _RELATION.search(text) else None
+
+
+def _bracketed(text: str) -> Value | None:
+    start = 1 if text.startswith("\\{") else 0
+    if text[start : start + 1] not in ("(", "[", "{") or closing_of(text, start) != len(text) - 1:
+        return None
+    if start:
+        inner = text[2:-2].strip()
+        listed = parse(inner) if inner else Value("list", "")
+        return Value("set", text, items=listed.items if listed.kind == "list" else (listed,))
+    brackets, pieces = text[0] + text[-1], split_top(text[1:-1], ",;")
+    if len(pieces) == 1:
+        return parse(unwrap(text[1:-1])) if brackets == "()" and "," not in text else None
+    if brackets not in _ORDERED_PAIRS:
+        return None
+    return Value("tuple", brackets, items=tuple(parse(unwrap(piece)) for piece in pieces))
+
+
+def _scalar(text: str) -> Value:
+    rest, unit = split_unit(text, lambda core: exact(core) is not None)
+    if unit is not None and rest:
+        return Value("expression", unwrap(rest), unit=unit)
+    if text.startswith("-"):
+        inner = parse(text[1:]) if text[1:2] == "(" and closing_of(text, 1) == len(text) - 1 else None
+        if inner and inner.number:
+            return Value("number", text, replace(inner.number, value=-inner.number.value))
+    return Value("expression", text)
+
+
+def value_of(text: str) -> Value:
+    """Tidy and parse."""
+    return parse(tidy(text))
+
+
+def without_name(answer: Value) -> Value:
+    r"""`x = 5`, `m + n = 3 + 4 = 7` and `f(x) \approx 5` -> the value; other equations stay what they are."""
+    if answer.kind not in ("equation", "list", "set"):
+        return answer
+    if answer.kind != "equation":
+        return replace(answer, items=tuple(without_name(item) for item in answer.items))
+    first, *_, last = split_top(answer.text, "=")
+    return parse(unwrap(last.split("\\approx")[0])) if _is_name(first) else answer
+
+
+def _is_name(side: str) -> bool:
+    """Whether a left side names a value (x, f(2), m + n) or is plain arithmetic; not 2x, x^2, -x, x + 3."""
+    side = _ASIDE.sub("", side)
+    letters, digits = (re.search(pattern, side) for pattern in (r"(?<![\\a-zA-Z])[a-zA-Z]", r"\d"))
+    return not (letters and (digits or "^" in side or side.startswith("-")))
+
+
+def compare(reference: Value, answer: Value, equal: Equal) -> bool | None:
+    """Whether the answer counts as equal, by the table above; None where `equal` left it undecided."""
+    if reference.kind == "equation":
+        named = without_name(reference)
+        if named.kind != "equation" and answer.kind != "equation":
+            return compare(named, answer, equal)
+        return equal(reference, answer) if answer.kind == "equation" else False
+    answer = without_name(answer)
+    if reference.unit and answer.unit and reference.unit != answer.unit:
+        return False
+    if reference.kind in ("number", "expression"):
+        return equal(reference, answer) if answer.kind in ("number", "expression") else False
+    if reference.kind in ("set", "list", "union"):
+        loose = ("set", "list") if reference.kind != "union" else ("union",)
+        return _same_elements(reference.items, answer.items, equal) if answer.kind in loose else False
+    if reference.kind == "base" and answer.kind == "number":
+        return reference.text.split("_")[0] == answer.text
+    if answer.kind != reference.kind:
+        return False
+    if reference.kind == "relation":
+        return equal(reference, answer)
+    if reference.kind == "ratio":
+        return _proportional(reference.items, answer.items)
+    if reference.text != answer.text or len(reference.items) != len(answer.items):
+        return False
+    pairs = zip(reference.items, answer.items, strict=True)
+    return _all(compare(left, right, equal) for left, right in pairs)
+
+
+def _all(verdicts: Iterable[bool | None]) -> bool | None:
+    results = list(verdicts)
+    if False in results:
+        return False
+    return None if None in results else True
+
+
+def _same_elements(reference: Sequence[Value], answer: Sequence[Value], equal: Equal) -> bool | None:
+    """Each element has its own partner. Taking the first that fits is enough, as equality is transitive."""
+    if len(reference) != len(answer):
+        return False
+    left = list(answer)
+    undecided = False
+    for wanted in reference:
+        verdicts = [compare(wanted, candidate, equal) for candidate in left]
+        if True in verdicts:
+            left.pop(verdicts.index(True))
+        elif None in verdicts:
+            undecided = True
+        else:
+            return False
+    return None if undecided else True
+
+
+def _proportional(reference: Sequence[Value], answer: Sequence[Value]) -> bool:
+    ours, theirs = ([item.number.value for item in side if item.number] for side in (reference, answer))
+    if len(ours) != len(theirs) or not (any(ours) and any(theirs)):
+        return False
+    pairs = list(zip(ours, theirs, strict=True))
+    return all(a * d == b * c for a, b in pairs for c, d in pairs)
