@@ -10,9 +10,9 @@ import resource
 import signal
 from fractions import Fraction
 
-import sympy.physics.units  # noqa: F401 - simplify imports it late
+import sympy.physics.units  # type: ignore[import-untyped]  # noqa: F401 - simplify imports it late
 from math_verify.parser import NormalizationConfig, latex2sympy, normalize_latex
-from sympy import (  # type: ignore[import-untyped]
+from sympy import (
     Basic,
     Eq,
     Expr,

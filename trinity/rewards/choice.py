@@ -10,6 +10,7 @@ Repetitions in the patterns are bounded, so that the search is linear in the len
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,22 +25,29 @@ _NOUN = rf"(?:(?:option|choice|letter|answer)\b{_S0})?"
 _BECAUSE = rf"{_S0}(?:[,;—–-]|\b(?:because|since|as|for|which|due|and|but|by|given)\b)"
 _END = rf"(?={_CLOSE}(?:{_S0}(?:$|\n|[.,;:!)\]}}<])|{_BECAUSE}))"
 _IS = rf"(?:is|are|(?:would|must|should|to){_S1}be|(?:appears|seems){_S1}to{_S1}be|remains)"
-_ADJECTIVES = rf"(?:(?:final|correct|best|right|my){_S1}){{0,3}}"
 _FOREIGN = (
     r"(?:antwort|lösung|réponse|reponse|respuesta|resposta|risposta|odpowiedź|ответ|відповідь|정답|답|答案|答え|回答"
     r"|正解|उत्तर|الإجابة|الجواب|jawaban|cevap|đáp án|svar)"
 )
 _ANCHORS = (
-    rf"\b{_ADJECTIVES}(?:answer|choice|option|solution|response)"
+    r"\b(?:answer|choice|option|solution|response)"
     rf"(?:{_S0}{_IS}\b{_S0}:?|{_S0}{_MARKS}{_S0}[:=：]{_S0}{_MARKS})",
     rf"{_FOREIGN}{_S0}{_MARKS}{_S0}(?:[:：=是为為]|は|(?:est|ist|es|é|è)\b)?",
-    rf"\bI(?:{_S1}would|'d|{_S1}will|'ll)?{_S1}(?:pick|choose|select|go{_S1}with|opt{_S1}for)\b",
+    rf"(?<=\bI )(?:(?:would|will){_S1})?(?:pick|choose|select|go{_S1}with|opt{_S1}for)\b",
+    rf"(?<=\bI)'(?:d|ll){_S1}(?:pick|choose|select|go{_S1}with|opt{_S1}for)\b",
     rf"\b(?:hence|therefore|thus|so|choose|pick|select)\b,?{_S1}(?:the{_S1})?(?:option|choice)\b",
     rf"\b(?:hence|therefore|thus)\b,?{_S1}(?=\()",
     r"<answer>",
     rf"""["']answer["']{_S0}:""",
 )
-_CONTRAST = rf"(?:[,;—–]|\bbut\b){_S0}(?:it{_S1}is|it's|it’s|rather|but)\b"
+_CONTRAST = rf"(?:(?<=[,;—–] )|(?<=[,;—–])|(?<=\bbut ))(?:it{_S1}is|it's|it’s|rather|but)\b"
+_STARTS = (  # what an anchor begins with, in small letters: found much faster than the patterns themselves
+    "answer", "choice", "option", "solution", "response", "would", "will", "'d", "'ll", "pick",
+    "choose", "select", "go", "opt", "hence", "therefore", "thus", "so", "<", '"', "'", "it",
+    "rather", "but", "antwort", "lösung", "réponse", "reponse", "respuesta", "resposta",
+    "risposta", "odpowiedź", "ответ", "відповідь", "정답", "답", "答", "回答", "正解", "उत्तर",
+    "الإجابة", "الجواب", "jawaban", "cevap", "đáp án", "svar",
+)  # fmt: skip
 _NEGATION = re.compile(r"(?i)\b(?:not|never|cannot|if|suppose|assuming|whether|unless)\b|n['’]t\b")
 _SENTENCE_END = re.compile(r"[.!?\n;](?:\s|$)")
 _SECOND = re.compile(
@@ -92,10 +100,9 @@ def choice_answer(output: str, letters: str) -> str | None:
     if single:
         return single["letter"].upper()
     found: list[tuple[int, int, str | None]] = []
-    for pattern in (patterns.anchored, patterns.praised):
-        for match in pattern.finditer(text):
-            if not _is_denied(text, match):
-                found.append((match.start("letter"), match.end(), _unless_second(text, match, upper)))
+    for match in (*_anchored(text, patterns.anchored), *patterns.praised.finditer(text)):
+        if not _is_denied(text, match):
+            found.append((match.start("letter"), match.end(), _unless_second(text, match, upper)))
     box = last_box(text) if "box" in text else None
     boxed = patterns.alone.fullmatch(box) if box else None
     if boxed:
@@ -106,6 +113,20 @@ def choice_answer(output: str, letters: str) -> str | None:
     _, end, choice = max(found, key=lambda commitment: commitment[0])
     withdrawn = {denied[1] for denied in _WITHDRAWN.finditer(text, end)}
     return None if choice in withdrawn else choice
+
+
+def _anchored(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    small = text.lower()
+    if len(small) != len(text):  # a few capital letters of other scripts become two small ones
+        yield from pattern.finditer(text)
+        return
+    for start in _STARTS:
+        at = small.find(start)
+        while at >= 0:
+            match = pattern.match(text, at)
+            if match:
+                yield match
+            at = small.find(start, at + 1)
 
 
 def _is_denied(text: str, match: re.Match[str]) -> bool:
