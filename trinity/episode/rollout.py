@@ -19,7 +19,7 @@ RoleName = Literal["thinker", "worker", "verifier"]
 StopReason = Literal["accepted", "turns", "verifier_first"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EpisodeSettings:
     """The rules of a trajectory.
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from trinity.episode.rollout import Draw, Rollout, RolloutTask, Trajectory
 from trinity.errors import UserError
@@ -18,14 +18,14 @@ class Grade(Protocol):
         """0 or 1."""
 
 
-Grading = Callable[[RolloutTask, str | None], Awaitable[Grade]]
+TaskT = TypeVar("TaskT", bound=RolloutTask)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+@dataclass(frozen=True)
+class Job(Generic[TaskT]):
     """One trajectory to run."""
 
-    task: RolloutTask
+    task: TaskT
     candidate: int
     draw: Draw
 
@@ -59,7 +59,10 @@ class Failure:
 
 
 async def run_jobs(
-    rollout: Rollout, jobs: Sequence[Job], grade: Grading, concurrency: int
+    rollout: Rollout,
+    jobs: Sequence[Job[TaskT]],
+    grade: Callable[[TaskT, str | None], Awaitable[Grade]],
+    concurrency: int,
 ) -> list[Graded | Failure]:
     """Run all jobs, at most `concurrency` at a time; results in the order of the jobs.
 
@@ -67,7 +70,7 @@ async def run_jobs(
     """
     limit = asyncio.Semaphore(concurrency)
 
-    async def one(job: Job) -> Graded | Failure:
+    async def one(job: Job[TaskT]) -> Graded | Failure:
         async with limit:
             try:
                 trajectory = await rollout.run(job.task, job.candidate, job.draw)

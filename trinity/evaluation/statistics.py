@@ -46,8 +46,8 @@ def paired_difference(ours: Rewards, theirs: Rewards, resamples: int = 5000) -> 
 def detectable_difference(tasks: int, disagreement: float, power: float = 0.8, level: float = 0.05) -> float:
     """The smallest difference of two accuracies that a paired test on `tasks` tasks finds.
 
-    Normal approximation of McNemar's test (Connor 1987): two-sided at `level`, found with probability `power`,
-    where the two policies differ in outcome on a share `disagreement` of the tasks.
+    Normal approximation of McNemar's test (Connor 1987): two-sided at `level`, found with probability
+    `power`, where the two policies differ in outcome on a share `disagreement` of the tasks.
     """
     z = stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)
     return float(z * math.sqrt(disagreement / tasks))

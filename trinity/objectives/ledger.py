@@ -16,8 +16,8 @@ from trinity.errors import UserError
 class Ledger:
     """The account of one generation.
 
-    `dropped` counts all trajectories of a task on which any candidate failed: the pairing of candidates stays,
-    and none gains by failing on hard tasks. `failures` counts the failed ones by (agent, cause).
+    `dropped` counts all trajectories of a task on which any candidate failed: the pairing of candidates
+    stays, and none gains by failing on hard tasks. `failures` counts the failed ones by (agent, cause).
     """
 
     kept: list[Graded]
@@ -66,7 +66,10 @@ class Ledger:
             "trajectories/wrong": float(self.wrong),
             "trajectories/dropped": float(self.dropped),
             "trajectories/failed": float(self.failures.total()),
-            **{f"agent_share/{a}": sum(t.agent == i for t in turns) / len(turns) for i, a in enumerate(agents)},
+            **{
+                f"agent_share/{a}": sum(t.agent == i for t in turns) / len(turns)
+                for i, a in enumerate(agents)
+            },
             **{f"role_share/{r.title}": sum(t.role is r for t in turns) / len(turns) for r in Role},
         }
 

@@ -18,10 +18,10 @@ _ARITHMETIC = re.compile(r"(\d+) \* (\d+) ([+-]) (\d+)")
 _OPTIONS = re.compile(r"(largest|smallest).*?A\) (\d+) B\) (\d+) C\) (\d+) D\) (\d+)", re.DOTALL)
 _PHRASE = re.compile(r"'([a-z ]+)'.*?(backwards|in capital letters|without its vowels)")
 _TURN = re.compile(r"^\[Turn \d+\] (Thinker|Worker|Verifier):\n(.*?)(?=^\[Turn |^=== End)", re.M | re.DOTALL)
-_HELP = re.compile(r"This plan adds (\d\.\d+) to a Worker's chance")
+_HELP = re.compile(r"\(simulated plan: \+(\d\.\d+)\)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SimulatedAgent:
     """What one simulated agent can do.
 
@@ -100,29 +100,29 @@ class SimulatedPool(Pool):
     def _judge(self, solved: _Solved, accuracy: float, user: str, key: str) -> str:
         answers = [text for turn, text in _TURN.findall(user) if turn == "Worker"]
         if not answers:
-            return "There is no solution to check yet.\nVERDICT: REVISE"
+            return "Nothing to check yet.\nVERDICT: REVISE"
         right = answers[-1].strip() == _answer(solved.domain, solved.right)
         honest = keyed.uniform("simulated", self._seed, "verifier", key) < accuracy
         if right is honest:
-            return "I checked the solution and it holds.\nVERDICT: ACCEPT"
-        return "I checked the solution and it does not hold.\nVERDICT: REVISE"
+            return "It holds.\nVERDICT: ACCEPT"
+        return "It does not hold.\nVERDICT: REVISE"
 
 
 def _answer(domain: str, value: str) -> str:
     if domain == "math":
-        return f"I computed it step by step.\nThe result is \\boxed{{{value}}}."
+        return f"The result = \\boxed{{{value}}}."
     if domain == "choice":
-        return f"I compared the options.\nAnswer: {value}"
-    return f"I went through the letters.\nAnswer: {value}"
+        return f"Answer: {value}"
+    return f"letter by letter\nAnswer: {value}"
 
 
 def _plan(solved: _Solved, bonus: float) -> str:
     steps = {
-        "math": "multiply first, then add or subtract",
-        "choice": "compare the options pair by pair",
-        "text": "go through the phrase letter by letter",
+        "math": "1 * first, 2 + or - second",
+        "choice": "A vs B, C vs D, then both",
+        "text": "letter by letter, with care",
     }[solved.domain]
-    return f"Plan: {steps}, then check.\nThis plan adds {bonus:.2f} to a Worker's chance (simulated)."
+    return f"Plan: {steps}. (simulated plan: +{bonus:.2f})"
 
 
 def _solve(question: str) -> _Solved:

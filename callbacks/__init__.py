@@ -1,0 +1,1 @@
+"""Lightning callbacks of a coordinator's training."""

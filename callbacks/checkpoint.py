@@ -1,0 +1,29 @@
+"""Checkpoints: the last generation, and the best mean theta by validation J."""
+
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+
+class LastCheckpoint(ModelCheckpoint):
+    """`checkpoints/last.ckpt`, written after every generation: a kill loses the one in flight at most."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            filename="last",
+            save_top_k=1,
+            save_on_train_epoch_end=True,
+            enable_version_counter=False,
+        )
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """`checkpoints/best.ckpt`: the mean theta with the highest J on the validation tasks so far."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            filename="best",
+            monitor="J/validation",
+            mode="max",
+            save_top_k=1,
+            save_on_train_epoch_end=True,
+            enable_version_counter=False,
+        )

@@ -1,0 +1,67 @@
+"""J(theta) and everything beside it, to TensorBoard and to a CSV file."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from trinity.module import CoordinatorModule
+
+FILE_NAME = "generations.csv"
+
+
+class JLogger(Callback):
+    """Logs one row a generation, with the generation as TensorBoard's step.
+
+    Tags: `J/population_mean`, `J/population_best`, `J/validation` (mean theta, in the generations that
+    validate), `sigma`, `agent_share/*`, `role_share/*`, `turns`, tokens, cost, `trajectories/*` and the
+    cumulative `spent/*`. The history travels in the checkpoint, so a resumed run has the whole series.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, float]] = []
+
+    @property
+    def j_series(self) -> list[float]:
+        """Population mean of J, by generation."""
+        return [row["J/population_mean"] for row in self.rows]
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log the generation that just ended."""
+        assert isinstance(pl_module, CoordinatorModule)
+        update = pl_module.update
+        if update is None:
+            return
+        row = {"generation": float(update.generation), **update.metrics}
+        row |= update.ledger.metrics(pl_module.pool.agents)
+        row["spent/trajectories"] = self._spent("spent/trajectories") + row["trajectories/all"]
+        row["spent/usd"] = self._spent("spent/usd") + row["cost_usd"]
+        if trainer.current_epoch % (trainer.check_val_every_n_epoch or 1) == (
+            (trainer.check_val_every_n_epoch or 1) - 1
+        ):
+            row["J/validation"] = float(trainer.callback_metrics["J/validation"])
+        self.rows.append(row)
+        for logger in trainer.loggers:
+            logger.log_metrics({k: v for k, v in row.items() if k != "generation"}, step=update.generation)
+        if trainer.log_dir is not None and trainer.is_global_zero:
+            self._write(Path(trainer.log_dir) / FILE_NAME)
+
+    def _spent(self, tag: str) -> float:
+        return self.rows[-1][tag] if self.rows else 0.0
+
+    def _write(self, path: Path) -> None:
+        columns = list(dict.fromkeys(column for row in self.rows for column in row))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The history."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the history of a checkpoint."""
+        self.rows = [dict(row) for row in state_dict["rows"]]

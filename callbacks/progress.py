@@ -1,0 +1,67 @@
+"""A progress bar of generations: J, cost, time left."""
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from trinity.module import CoordinatorModule
+
+
+class GenerationProgress(Callback):
+    """Shows generation, J, what was spent, and the time left; a line a generation without a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._progress: Progress | None = None
+        self._task: Any = None
+        self._spent = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the bar."""
+        if not self._console.is_terminal:
+            return
+        self._progress = Progress(
+            TextColumn("generation"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn(
+                "J {task.fields[j]:.3f}  validation {task.fields[validation]}  ${task.fields[cost]:.2f}"
+            ),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._progress.start()
+        total = trainer.max_steps if trainer.max_steps > 0 else None
+        self._task = self._progress.add_task(
+            "fit", total=total, completed=trainer.global_step, j=0.0, validation="-", cost=0.0
+        )
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Move on by one generation."""
+        assert isinstance(pl_module, CoordinatorModule)
+        update = pl_module.update
+        if update is None:
+            return
+        j = update.metrics.get("J/population_mean", float("nan"))
+        self._spent += sum(graded.trajectory.cost for graded in update.ledger.kept)
+        found = trainer.callback_metrics.get("J/validation")
+        validation = "-" if found is None else f"{float(found):.3f}"
+        if self._progress is None:
+            self._console.print(
+                f"generation {trainer.global_step}/{trainer.max_steps}  J {j:.3f}  validation {validation}  "
+                f"${self._spent:.2f}",
+                highlight=False,
+            )
+        else:
+            self._progress.update(
+                self._task, completed=trainer.global_step, j=j, validation=validation, cost=self._spent
+            )
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Close the bar, also after a failure."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None

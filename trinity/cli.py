@@ -1,0 +1,167 @@
+"""Console scripts. `trinity-fit --config FILE` trains a coordinator and reports what it learned."""
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import TensorBoardLogger
+from rich.console import Console
+
+from callbacks.checkpoint import BestCheckpoint, LastCheckpoint
+from callbacks.divergence import DivergenceMonitor
+from callbacks.j_logger import JLogger
+from callbacks.progress import GenerationProgress
+from callbacks.uniform import UniformPolicyCheck
+from trinity.data import TaskDataModule
+from trinity.errors import UserError
+from trinity.evaluation.protocol import Evaluation, EvaluationSettings, compare
+from trinity.evaluation.report import Report
+from trinity.evaluation.statistics import detectable_difference
+from trinity.module import CoordinatorModule
+
+_TRAINER_DEFAULTS: dict[str, Any] = {
+    "max_epochs": -1,
+    "max_steps": 60,
+    "num_sanity_val_steps": 0,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+    "log_every_n_steps": 1,
+}
+_ALWAYS = {
+    "j_logger": JLogger,
+    "progress": GenerationProgress,
+    "uniform_check": UniformPolicyCheck,
+    "divergence": DivergenceMonitor,
+    "best_checkpoint": BestCheckpoint,
+    "last_checkpoint": LastCheckpoint,
+}
+
+
+class TrinityCLI(LightningCLI):
+    """LightningCLI with the run's folder, the standard callbacks, and the final comparison."""
+
+    model: CoordinatorModule
+    datamodule: TaskDataModule
+
+    def __init__(self, stack: ExitStack, **kwargs: Any) -> None:
+        self._stack = stack
+        super().__init__(CoordinatorModule, TaskDataModule, **kwargs)
+
+    def instantiate_classes(self) -> None:
+        """As Lightning does, and see to it that the module lets go of what it holds, however the run ends."""
+        super().instantiate_classes()
+        self._stack.callback(self.model.close)
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Beside Lightning's own: the run's name, the evaluation, and the standard callbacks' options."""
+        parser.add_argument("--name", type=str, default="run", help="Name of the run's folder below logs/.")
+        parser.add_argument("--evaluation", type=EvaluationSettings, default=EvaluationSettings())
+        parser.link_arguments("seed_everything", "model.seed", compute_fn=int)
+        parser.link_arguments("seed_everything", "data.seed", compute_fn=int)
+        for name, callback in _ALWAYS.items():
+            parser.add_lightning_class_args(callback, name)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """A trainer that logs to `logs/<name>/version_N`, or below its default_root_dir if that is given."""
+        config = self._get(self.config, "trainer")
+        if config.get("logger") in (None, True):
+            root = config.get("default_root_dir") or "logs"
+            kwargs["logger"] = TensorBoardLogger(save_dir=root, name=self._get(self.config, "name"))
+        return super().instantiate_trainer(**kwargs)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return Path(self.trainer.log_dir or self.trainer.default_root_dir)
+
+    def before_fit(self) -> None:
+        """Say where the run goes, and what it can find out."""
+        console = Console(highlight=False, soft_wrap=True)
+        console.print(f"Run folder: {self.folder}")
+        self.model.prepare(self.datamodule)
+        console.print(self.model.layout.describe())
+        self._print_power(console)
+
+    def _print_power(self, console: Console) -> None:
+        tasks = len(self.datamodule.splits.test)
+        measured = self._settings().measure_disagreement
+        shares = [self._disagreement()] if measured else [0.1, 0.3]
+        for share in shares:
+            console.print(
+                f"Smallest detectable effect on {tasks} held-out tasks (paired, 80 % power, 5 % level): "
+                f"{100 * detectable_difference(tasks, share):.1f} points if two policies differ on "
+                f"{100 * share:.0f} % of them{' (measured on the training tasks)' if measured else ''}."
+            )
+
+    def _disagreement(self) -> float:
+        """On what share of the training tasks the two best single agents differ."""
+        singles = self._evaluation().singles(self.datamodule.splits.train)
+        first, second = sorted(singles.values(), key=lambda r: sum(r.values()) / len(r))[-2:]
+        shared = first.keys() & second.keys()
+        return sum(first[task] != second[task] for task in shared) / len(shared)
+
+    def after_fit(self) -> None:
+        """Print the table, write summary.json, and say where everything is."""
+        console = Console(highlight=False, soft_wrap=True)
+        model, splits = self.model, self.datamodule.splits
+
+        def coordinator(theta: Any) -> Any:
+            model.coordinator.load(theta[None])
+            return model.coordinator
+
+        comparison = compare(
+            self._evaluation(),
+            trained=lambda: coordinator(model.theta()),
+            initial=lambda: coordinator(model.initial_theta),
+            tasks=splits.test,
+            search_tasks=splits.train,
+            settings=self._settings(),
+            selection=model.selection.evaluation,
+        )
+        history = next(c for c in self.trainer.callbacks if isinstance(c, JLogger))  # type: ignore[attr-defined]
+        report = Report(comparison, splits.test, model.theta(), model.seed, history.j_series)
+        report.print(Console())
+        report.write(self.folder)
+        console.print(f"Run folder: {self.folder}")
+
+    def _settings(self) -> EvaluationSettings:
+        return self._get(self.config_init, "evaluation")  # type: ignore[no-any-return]
+
+    def _evaluation(self) -> Evaluation:
+        return Evaluation(self.model, self.model.pool.agents, self.model.episode, self.model.seed)
+
+
+def _quiet() -> None:
+    """Silence what is no news to a user: Lightning's tips and its notes on loaders that hold one batch."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    warnings.filterwarnings("ignore", message=".*isinstance.treespec, LeafSpec.*")
+    warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists.*")
+
+
+def fit(argv: Sequence[str] | None = None) -> None:
+    """`trinity-fit`."""
+    _quiet()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    with ExitStack() as stack:
+        try:
+            TrinityCLI(
+                stack,
+                args=["fit", *arguments],
+                trainer_defaults=_TRAINER_DEFAULTS,
+                seed_everything_default=0,
+                parser_kwargs={"prog": "trinity-fit"},
+            )
+        except UserError as error:
+            print(f"trinity-fit: {error}", file=sys.stderr)
+            sys.exit(2)

@@ -1,0 +1,111 @@
+"""Transcript -> agent logits and role logits, for every candidate of a population."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trinity.coordinator.encoding import TranscriptEncoder
+from trinity.coordinator.engine import Engine, Ids, LeastRecentlyUsed
+from trinity.coordinator.heads import Head, HiddenNorm, normalise_hidden
+from trinity.coordinator.parameters import ParameterLayout
+from trinity.coordinator.svf import SVF
+
+_HIDDEN_CACHE_BYTES = 2**26
+
+Logits = NDArray[np.float64]
+
+
+class At(Protocol):
+    """What the coordinator needs of a decision's position."""
+
+    @property
+    def candidate(self) -> int:
+        """Index in the loaded population."""
+
+
+class Candidate:
+    """One candidate's head and adapted matrices, unpacked from theta."""
+
+    def __init__(self, theta: Tensor, layout: ParameterLayout, svf: SVF | None) -> None:
+        tensors = layout.unpack(theta)
+        self._adapt = None if svf is None else partial(svf.weights, tensors.pop("svf"))
+        self.head = {name.removeprefix("head."): value for name, value in tensors.items()}
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The SVF layer's matrices; built at the first need, kept for the generation."""
+        return {} if self._adapt is None else self._adapt()
+
+
+class Coordinator:
+    """The SVF-adapted small language model with its head.
+
+    All torch work of decisions runs on one thread of its own, so that LLM calls in flight are not kept
+    waiting
+    by it, and in no particular order: a decision depends on (candidate, transcript) alone.
+
+    Args:
+        encoder: transcript -> token ids.
+        engine: token ids -> hidden state.
+        svf: None where no singular-value scale is adapted.
+        head: gives the function; its parameters come from theta.
+        layout: theta -> head parameters and scales.
+        hidden_norm: how the hidden state is scaled before the head.
+    """
+
+    def __init__(
+        self,
+        encoder: TranscriptEncoder,
+        engine: Engine,
+        svf: SVF | None,
+        head: Head,
+        layout: ParameterLayout,
+        hidden_norm: HiddenNorm = "rms",
+    ) -> None:
+        self.encoder = encoder
+        self.engine = engine
+        self.svf = svf
+        self.layout = layout
+        self._head = head
+        self._hidden_norm: HiddenNorm = hidden_norm
+        self._population: list[Candidate] = []
+        self._hidden = LeastRecentlyUsed(_HIDDEN_CACHE_BYTES)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="coordinator")
+
+    def load(self, thetas: Tensor) -> None:
+        """Take a population (lambda, n) to decide for; the former one is forgotten."""
+        self._population = [Candidate(theta, self.layout, self.svf) for theta in thetas.detach()]
+
+    async def logits(self, position: At, segments: Sequence[str]) -> tuple[Logits, Logits]:
+        """Agent logits (L,) and role logits (3,) of one candidate for one transcript."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self.decide, position.candidate, segments)
+
+    @torch.no_grad()
+    def decide(self, candidate: int, segments: Sequence[str]) -> tuple[Logits, Logits]:
+        """As `logits`, on the calling thread."""
+        chosen = self._population[candidate]
+        hidden = self.hidden(chosen, self.encoder.encode(segments).ids)
+        z = torch.func.functional_call(self._head, chosen.head, (hidden,)).double().cpu().numpy()
+        return z[: self._head.agents], z[self._head.agents :]
+
+    def hidden(self, candidate: Candidate, ids: Ids) -> Tensor:
+        """The normalised hidden state (d,). Without SVF it is the same for all candidates, and kept."""
+        if self.svf is not None:
+            return normalise_hidden(self.engine.hidden(ids, candidate.weights), self._hidden_norm)
+        found = self._hidden.get(ids)
+        if found is None:
+            found = normalise_hidden(self.engine.hidden(ids, {}), self._hidden_norm)
+            self._hidden.put(ids, found)
+        return found
+
+    def close(self) -> None:
+        """End the decision thread."""
+        self._thread.shutdown(wait=True, cancel_futures=True)

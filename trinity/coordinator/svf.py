@@ -1,0 +1,149 @@
+"""Singular-value fine-tuning (SVF) of one layer's matrices.
+
+A matrix W = U diag(S) V^T gets one scale s for each singular value: W' = U diag(S s) V^T
+(Transformer-Squared, arXiv 2501.06252; here in one layer only). Written as W + U diag(S (s - 1)) V^T, scales
+of 1 are bitwise W.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from trinity.coordinator.slm import SLM, cache_folder
+from trinity.errors import UserError
+
+MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_CACHE_VERSION = "svd-1"
+
+
+@dataclass(frozen=True)
+class Factors:
+    """One matrix W (out, in) with its factors: U (out, r), S (r,) descending, V^T (r, in), float32."""
+
+    weight: Tensor
+    u: Tensor
+    s: Tensor
+    vt: Tensor
+
+
+class SVF:
+    """The adapted matrices of one layer, as a function of the scales.
+
+    Args:
+        layer: its index.
+        factors: by the parameter's name in the layer, e.g. "self_attn.q_proj.weight".
+        energy_preserving: W' is also multiplied by sum(S) / sum(S s), so that the scales move energy between
+            singular directions and add none.
+    """
+
+    def __init__(self, layer: int, factors: dict[str, Factors], energy_preserving: bool = False) -> None:
+        self.layer = layer
+        self.factors = factors
+        self.energy_preserving = energy_preserving
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many scales each matrix has."""
+        return {name: len(f.s) for name, f in self.factors.items()}
+
+    @property
+    def n_scales(self) -> int:
+        """How many scales there are in all."""
+        return sum(self.counts.values())
+
+    def weights(self, scales: Tensor) -> dict[str, Tensor]:
+        """Scales (n_scales,) -> W' by parameter name, in W's dtype; differentiable in the scales.
+
+        The scales' order is that of the matrices, within a matrix that of its singular values, descending.
+        """
+        pieces = torch.split(scales, list(self.counts.values()))
+        return {
+            name: self._adapted(f, piece.to(f.s.device, torch.float32))
+            for (name, f), piece in zip(self.factors.items(), pieces, strict=True)
+        }
+
+    def _adapted(self, f: Factors, scale: Tensor) -> Tensor:
+        adapted = f.weight.float() + (f.u * (f.s * (scale - 1))) @ f.vt
+        if self.energy_preserving:
+            adapted = adapted * (f.s.sum() / (f.s * scale).sum())
+        return adapted.to(f.weight.dtype)
+
+
+def decompose(
+    slm: SLM,
+    *,
+    layer: int | None = None,
+    matrices: Sequence[str] = MATRICES,
+    energy_preserving: bool = False,
+    cache_dir: str | None = None,
+) -> SVF:
+    """Decompose a layer's matrices, once: the factors are kept on disk by the hash of the weights.
+
+    Args:
+        slm: the model.
+        layer: None is the second to last.
+        matrices: which of `MATRICES`.
+        energy_preserving: see `SVF`.
+        cache_dir: where the factors are kept; None is the cache's usual place.
+
+    Raises:
+        UserError: for a matrix or layer that the model doesn't have.
+    """
+    index = slm.layers - 2 if layer is None else layer
+    unknown = [name for name in matrices if name not in MATRICES]
+    if unknown or not matrices:
+        raise UserError(f"svf.matrices holds {unknown or 'nothing'}; choose from {', '.join(MATRICES)}.")
+    if not 0 <= index < slm.layers:
+        raise UserError(f"svf.layer is {index}, but {slm.name} has the layers 0 to {slm.layers - 1}.")
+    block = slm.decoder.get_submodule(f"layers.{index}")
+    factors: dict[str, Factors] = {}
+    for matrix in (name for name in MATRICES if name in matrices):
+        name = f"{'self_attn' if matrix in MATRICES[:4] else 'mlp'}.{matrix}.weight"
+        try:
+            weight = block.get_parameter(name).detach()
+        except AttributeError:
+            raise UserError(f"Layer {index} of {slm.name} has no {name}; SVF needs it.") from None
+        factors[name] = _factorise(weight, cache_folder(cache_dir) / "svd")
+    return SVF(index, factors, energy_preserving)
+
+
+def _factorise(weight: Tensor, folder: Path) -> Factors:
+    exact = weight.float().cpu().contiguous()
+    key = hashlib.sha256(f"{_CACHE_VERSION} {tuple(exact.shape)} ".encode())
+    key.update(exact.numpy().tobytes())
+    path = folder / f"{key.hexdigest()}.safetensors"
+    found = _read(path, exact.shape)
+    if found is None:
+        u, s, vt = torch.linalg.svd(exact, full_matrices=False)
+        found = {"u": u.contiguous(), "s": s, "vt": vt.contiguous()}
+        _write(path, found)
+    on_device = {name: tensor.to(weight.device) for name, tensor in found.items()}
+    return Factors(weight, on_device["u"], on_device["s"], on_device["vt"])
+
+
+def _read(path: Path, shape: torch.Size) -> dict[str, Tensor] | None:
+    """The stored factors, or None where there are none that can be used."""
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError):
+        return None
+    rank = min(shape)
+    wanted = {"u": (shape[0], rank), "s": (rank,), "vt": (rank, shape[1])}
+    return found if {name: tuple(t.shape) for name, t in found.items()} == wanted else None
+
+
+def _write(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write beside and rename, so that no reader ever sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    os.close(handle)
+    save_file(tensors, name)
+    Path(name).replace(path)

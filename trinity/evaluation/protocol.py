@@ -1,0 +1,199 @@
+"""The final comparison: a trained coordinator against its baselines, all on the same held-out tasks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from trinity import keyed
+from trinity.episode.policy import Policy, Selection
+from trinity.episode.roles import Role
+from trinity.episode.rollout import Draw, EpisodeSettings
+from trinity.episode.scheduler import Failure, Graded, Job
+from trinity.errors import UserError
+from trinity.evaluation.baselines import (
+    RecordingPolicy,
+    Schedule,
+    SchedulePolicy,
+    ShuffledPolicy,
+    UniformPolicy,
+    best_schedule,
+)
+from trinity.evaluation.statistics import Rewards
+from trinity.tasks.task import Task
+
+
+class Runner(Protocol):
+    """What the protocol needs of the module: trajectories of any policy."""
+
+    def run(
+        self, policy: Policy, jobs: Sequence[Job[Task]], selection: Selection, max_turns: int | None = None
+    ) -> list[Graded | Failure]:
+        """See `CoordinatorModule.run`."""
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """What the final table holds beside the standard rows.
+
+    Args:
+        controls: also a state-blind policy (the best fixed schedule, searched on training tasks) and the
+            trained coordinator with its hidden states shuffled across tasks. Costs thousands of calls: for
+            pools that cost nothing.
+        control_tasks: on how many training tasks the schedule is searched.
+        measure_disagreement: before training, measure on the training tasks how often the two best single
+            agents differ, for the smallest detectable effect. Costs a call for each training task and agent.
+    """
+
+    controls: bool = False
+    control_tasks: int = 60
+    measure_disagreement: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rewards by task id of every policy, on the tasks that it could be measured on."""
+
+    initial: Rewards
+    trained: Rewards
+    single: dict[str, Rewards]
+    random: Rewards
+    state_blind: Rewards | None = None
+    schedule: Schedule | None = None
+    shuffled: Rewards | None = None
+
+    @property
+    def per_question_best(self) -> Rewards:
+        """1 where any single agent is right: the ceiling of routing one call, lucky hits counted in."""
+        tasks = set.intersection(*(set(rewards) for rewards in self.single.values()))
+        return {task: max(rewards[task] for rewards in self.single.values()) for task in tasks}
+
+    @property
+    def best_single(self) -> str:
+        """The single agent with the highest mean on these tasks, chosen with hindsight."""
+        return max(self.single, key=lambda agent: _mean(self.single[agent]))
+
+    def best_by_domain(self, tasks: Sequence[Task]) -> tuple[Rewards, dict[str, str]]:
+        """The best single agent of each domain, chosen with hindsight, and which one it is."""
+        rewards: dict[str, int] = {}
+        chosen: dict[str, str] = {}
+        for domain in sorted({task.domain for task in tasks}):
+            inside = {task.id for task in tasks if task.domain == domain}
+            restricted = {
+                a: {t: r for t, r in all_.items() if t in inside} for a, all_ in self.single.items()
+            }
+            agent = max(restricted, key=lambda a: _mean(restricted[a]))
+            chosen[domain] = agent
+            rewards |= restricted[agent]
+        return rewards, chosen
+
+
+def _mean(rewards: Rewards) -> float:
+    return sum(rewards.values()) / max(len(rewards), 1)
+
+
+class Evaluation:
+    """Runs policies on tasks, one trajectory each.
+
+    Args:
+        runner: runs them.
+        agents: the pool's agents.
+        episode: the rules of a trajectory.
+        seed: of the sampled policies.
+    """
+
+    def __init__(self, runner: Runner, agents: Sequence[str], episode: EpisodeSettings, seed: int) -> None:
+        self._runner = runner
+        self._agents = agents
+        self._episode = episode
+        self._seed = seed
+
+    def rewards(
+        self,
+        policy: Policy,
+        tasks: Sequence[Task],
+        *,
+        selection: Selection = "argmax",
+        stage: str = "evaluation",
+        max_turns: int | None = None,
+    ) -> Rewards:
+        """Reward by task id; tasks lost to infrastructure failures are left out."""
+        jobs = [Job(task, 0, Draw(self._seed, stage, 0)) for task in tasks]
+        results = self._runner.run(policy, jobs, selection, max_turns)
+        rewards = {result.task_id: result.reward for result in results if isinstance(result, Graded)}
+        if not rewards:
+            raise UserError(
+                f"None of the {len(tasks)} evaluation tasks could be finished: every call to the pool failed."
+            )
+        return rewards
+
+    def single(self, agent: int, tasks: Sequence[Task]) -> Rewards:
+        """One agent alone: one call in the Worker role."""
+        policy = SchedulePolicy(len(self._agents), ((agent, Role.WORKER),))
+        return self.rewards(policy, tasks, max_turns=1)
+
+    def singles(self, tasks: Sequence[Task]) -> dict[str, Rewards]:
+        """Each agent alone, by name."""
+        return {name: self.single(index, tasks) for index, name in enumerate(self._agents)}
+
+    def random(self, tasks: Sequence[Task]) -> Rewards:
+        """Agent and role uniformly at random in each turn."""
+        return self.rewards(UniformPolicy(len(self._agents)), tasks, selection="sample", stage="random")
+
+    def shuffled(self, policy: Policy, tasks: Sequence[Task]) -> Rewards:
+        """A policy that decides each task from the states of another one (see `ShuffledPolicy`)."""
+        recorder = RecordingPolicy(policy)
+        self.rewards(recorder, tasks)
+        ids = [task.id for task in tasks if task.id in recorder.seen]
+        order = keyed.generator("shuffle", self._seed).permutation(len(ids))
+        cycle = [ids[int(i)] for i in order]
+        # A cycle leaves no task with its own states.
+        donors = dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+        return self.rewards(ShuffledPolicy(recorder.seen, donors), [t for t in tasks if t.id in donors])
+
+    def find_schedule(self, tasks: Sequence[Task]) -> Schedule:
+        """The best fixed schedule found on these tasks."""
+        roles = [role for role in Role if role.name.lower() in self._episode.roles]
+
+        def value(schedule: Schedule) -> float:
+            return _mean(self.rewards(SchedulePolicy(len(self._agents), schedule), tasks))
+
+        return best_schedule(value, len(self._agents), roles, self._episode.max_turns)
+
+    def schedule(self, schedule: Schedule, tasks: Sequence[Task]) -> Rewards:
+        """A fixed schedule."""
+        return self.rewards(SchedulePolicy(len(self._agents), schedule), tasks)
+
+
+Loader = Callable[[], Policy]
+
+
+def compare(
+    evaluation: Evaluation,
+    trained: Loader,
+    initial: Loader,
+    tasks: Sequence[Task],
+    search_tasks: Sequence[Task],
+    settings: EvaluationSettings,
+    selection: Selection,
+) -> Comparison:
+    """Play every row of the final table.
+
+    Args:
+        evaluation: runs the policies.
+        trained, initial: make the coordinator decide by that theta and return it as a policy. The initial
+            policy is always sampled: it has no preferences to take the argmax of.
+        tasks: the held-out tasks.
+        search_tasks: training tasks for the state-blind control.
+        settings: which extra rows.
+        selection: how the trained coordinator chooses.
+    """
+    state_blind = schedule = shuffled = None
+    single = evaluation.singles(tasks)
+    random = evaluation.random(tasks)
+    initial_rewards = evaluation.rewards(initial(), tasks, selection="sample", stage="initial")
+    trained_rewards = evaluation.rewards(trained(), tasks, selection=selection)
+    if settings.controls:
+        schedule = evaluation.find_schedule(search_tasks[: settings.control_tasks])
+        state_blind = evaluation.schedule(schedule, tasks)
+        shuffled = evaluation.shuffled(trained(), tasks)
+    return Comparison(initial_rewards, trained_rewards, single, random, state_blind, schedule, shuffled)

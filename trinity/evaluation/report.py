@@ -1,0 +1,135 @@
+"""A comparison as a table for people and as summary.json for programs."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from trinity.evaluation.protocol import Comparison
+from trinity.evaluation.statistics import Estimate, Rewards, paired_difference, proportion
+from trinity.tasks.task import Task
+
+FILE_NAME = "summary.json"
+
+
+def theta_sha256(theta: Tensor) -> str:
+    """Hash of theta's float32 bytes (little-endian)."""
+    return hashlib.sha256(
+        theta.detach().cpu().float().contiguous().numpy().astype("<f4").tobytes()
+    ).hexdigest()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a policy, its J, and how far the trained coordinator is above it."""
+
+    label: str
+    estimate: Estimate
+    gain: Estimate | None
+
+
+class Report:
+    """The results of one run.
+
+    Args:
+        comparison: rewards of every policy.
+        tasks: the held-out tasks.
+        theta: the final mean.
+        seed: the run's seed.
+        j_series: population mean of J, by generation.
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        tasks: Sequence[Task],
+        theta: Tensor,
+        seed: int,
+        j_series: Sequence[float],
+    ) -> None:
+        self._comparison = comparison
+        self._by_domain, self._domain_agents = comparison.best_by_domain(tasks)
+        self._theta = theta
+        self._seed = seed
+        self._j_series = list(j_series)
+
+    def _policies(self) -> dict[str, Rewards]:
+        c = self._comparison
+        found: dict[str, Rewards | None] = {
+            "trained coordinator": c.trained,
+            "initial coordinator (sampled)": c.initial,
+            "random routing": c.random,
+            **{f"single: {agent}": rewards for agent, rewards in c.single.items()},
+            "best single by domain (hindsight)": self._by_domain,
+            "per-question best single": c.per_question_best,
+            "best fixed schedule (state-blind)": c.state_blind,
+            "trained, hidden states shuffled": c.shuffled,
+        }
+        return {label: rewards for label, rewards in found.items() if rewards}
+
+    def rows(self) -> list[Row]:
+        """Every policy's J with its interval, and the paired gain of the trained coordinator."""
+        trained = self._comparison.trained
+        return [
+            Row(
+                label,
+                proportion(rewards.values()),
+                None if rewards is trained else paired_difference(trained, rewards),
+            )
+            for label, rewards in self._policies().items()
+        ]
+
+    def print(self, console: Console) -> None:
+        """The table."""
+        table = Table(title=f"Held-out tasks: J with 95 % intervals, seed {self._seed}")
+        for column in ("policy", "J", "n", "trained minus this, paired"):
+            table.add_column(column, justify="left" if column == "policy" else "right")
+        for row in self.rows():
+            gain = (
+                ""
+                if row.gain is None
+                else f"{row.gain.mean:+.3f} [{row.gain.low:+.3f}, {row.gain.high:+.3f}]"
+            )
+            table.add_row(row.label, str(row.estimate), str(row.estimate.n), gain)
+        console.print(table)
+
+    def summary(self) -> dict[str, Any]:
+        """What summary.json holds."""
+        c = self._comparison
+
+        def estimate(rewards: Rewards) -> dict[str, float]:
+            return asdict(proportion(rewards.values()))
+
+        found: dict[str, Any] = {
+            "seed": self._seed,
+            "generations": len(self._j_series),
+            "j_series": self._j_series,
+            "theta_sha256": theta_sha256(self._theta),
+            "theta_n": self._theta.numel(),
+            "initial": estimate(c.initial),
+            "trained": estimate(c.trained),
+            "single": {agent: estimate(rewards) for agent, rewards in c.single.items()},
+            "random": estimate(c.random),
+            "best_by_domain": estimate(self._by_domain) | {"agents": self._domain_agents},
+            "per_question_best": estimate(c.per_question_best),
+            "gain_over_best_single": asdict(paired_difference(c.trained, c.single[c.best_single]))
+            | {"agent": c.best_single},
+        }
+        if c.state_blind is not None and c.schedule is not None:
+            steps = [[agent, role.name.lower()] for agent, role in c.schedule]
+            found["state_blind"] = estimate(c.state_blind) | {"schedule": steps}
+        if c.shuffled is not None:
+            found["shuffled"] = estimate(c.shuffled)
+        return found
+
+    def write(self, folder: Path) -> Path:
+        """Write summary.json into the run folder; returns its path."""
+        path = folder / FILE_NAME
+        path.write_text(json.dumps(self.summary(), indent=2) + "\n")
+        return path

@@ -1,0 +1,283 @@
+"""CoordinatorModule: the SVF-adapted small language model and its head, trained by an objective."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trinity.coordinator.coordinator import Coordinator
+from trinity.coordinator.encoding import TranscriptEncoder
+from trinity.coordinator.engine import Engine
+from trinity.coordinator.heads import Head, HiddenNorm, LinearHead
+from trinity.coordinator.parameters import ParameterLayout
+from trinity.coordinator.slm import SLMConfig, load_slm
+from trinity.coordinator.svf import MATRICES, decompose
+from trinity.data import TaskDataModule
+from trinity.episode.policy import Policy, Selection
+from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
+from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
+from trinity.errors import UserError
+from trinity.objectives.base import Objective, Update
+from trinity.objectives.evolution import Evolution
+from trinity.objectives.ledger import account
+from trinity.optimizers.sep_cma import SepCMAES
+from trinity.pool.base import Pool
+from trinity.rewards.rewards import Rewards
+from trinity.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """How a transcript becomes the hidden state that the head reads.
+
+    Args:
+        rendering: the transcript's text as it is, or inside the tokenizer's chat template (thinking off).
+        read_position: the position before the end-of-sequence token, or that token.
+        hidden_norm: `rms` (norm sqrt(d)), `l2` (norm 1) or `none`. It sets the spread of the logits for a
+            given step size, which decides whether anything is learned.
+        context: cut transcripts to this many tokens; None takes the model's own limit.
+    """
+
+    rendering: Literal["raw", "chat_template"] = "raw"
+    read_position: Literal["penultimate", "last"] = "penultimate"
+    hidden_norm: HiddenNorm = "rms"
+    context: int | None = None
+
+
+@dataclass(frozen=True)
+class SVFSettings:
+    """Which singular-value scales are trained.
+
+    Args:
+        enabled: False trains the head alone.
+        layer: index of the adapted layer; None is the second to last.
+        matrices: which of the layer's seven matrices.
+        energy_preserving: scale W' by sum(S) / sum(S s).
+    """
+
+    enabled: bool = True
+    layer: int | None = None
+    matrices: Sequence[str] = MATRICES
+    energy_preserving: bool = False
+
+
+@dataclass(frozen=True)
+class BlockScales:
+    """theta = start + scale x x, by block: how far one step of x moves the head and the scales."""
+
+    head: float = 1.0
+    svf: float = 1.0
+
+
+@dataclass(frozen=True)
+class SelectionSettings:
+    """How choices are taken from the logits in training and in evaluation."""
+
+    training: Selection = "sample"
+    evaluation: Selection = "argmax"
+
+
+OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
+HeadFactory = Callable[[int, int], Head]
+
+
+class CoordinatorModule(LightningModule):
+    """One training step is one generation; what it does is the objective's business.
+
+    Trained are the head's parameters and the singular-value scales; the language model itself is frozen,
+    lives outside the module's state, and so in no checkpoint.
+
+    Args:
+        pool: the LLMs to pick from.
+        slm: the small language model.
+        extraction: transcript -> hidden state.
+        svf: which singular-value scales are trained.
+        head: hidden state -> logits; a class that takes (hidden size, number of agents).
+        block_scales: theta's units, by block.
+        optimizer: e.g. `SepCMAES`; takes the parameter groups.
+        objective: minibatch -> update.
+        episode: the rules of a trajectory.
+        selection: sampling or argmax.
+        concurrency: trajectories under way at once.
+        seed: of all keyed draws; the run's seed by default.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        slm: SLMConfig = SLMConfig(),  # noqa: B008 - frozen
+        extraction: Extraction = Extraction(),
+        svf: SVFSettings = SVFSettings(),
+        head: HeadFactory = LinearHead,
+        block_scales: BlockScales = BlockScales(),
+        optimizer: OptimizerFactory = SepCMAES,
+        objective: Objective | None = None,
+        episode: EpisodeSettings = EpisodeSettings(),  # noqa: B008
+        selection: SelectionSettings = SelectionSettings(),
+        concurrency: int = 528,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.pool = pool
+        self.slm_config = slm
+        self.extraction = extraction
+        self.svf_settings = svf
+        self.head_factory = head
+        self.block_scales = block_scales
+        self.optimizer_factory = optimizer
+        self.objective = objective if objective is not None else Evolution()
+        self.episode = episode
+        self.selection = selection
+        self.concurrency = concurrency
+        self.seed = seed
+        self.update: Update | None = None
+        self._coordinator: Coordinator | None = None
+        self._rewards = Rewards()
+        self._runner = asyncio.Runner()
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator; there once the module is configured."""
+        if self._coordinator is None:
+            raise RuntimeError("configure_model() comes first")
+        return self._coordinator
+
+    @property
+    def layout(self) -> ParameterLayout:
+        """theta's blocks."""
+        return self.coordinator.layout
+
+    def prepare(self, data: TaskDataModule) -> None:
+        """Find mistakes before anything is paid for, then load the model.
+
+        Raises UserError for a task that no answer could be graded on, and what `configure_model` raises.
+        """
+        for task in (*data.splits.train, *data.splits.validation, *data.splits.test):
+            self._rewards.check(task)
+        self.configure_model()
+
+    def configure_model(self) -> None:
+        """Load the language model, decompose its SVF layer, and lay theta out. Lightning calls it, once.
+
+        Raises UserError for a pool that can't be used or a model that can't be loaded.
+        """
+        if self._coordinator is not None:
+            return
+        self.pool.check()
+        slm = load_slm(self.slm_config)
+        head = self.head_factory(slm.hidden_size, len(self.pool.agents))
+        settings = self.svf_settings
+        svf = None
+        if settings.enabled:
+            svf = decompose(
+                slm,
+                layer=settings.layer,
+                matrices=tuple(settings.matrices),
+                energy_preserving=settings.energy_preserving,
+                cache_dir=self.slm_config.cache_dir,
+            )
+            self.svf_scales = nn.Parameter(torch.ones(svf.n_scales))
+        self.head = head
+        encoder = TranscriptEncoder(
+            slm,
+            rendering=self.extraction.rendering,
+            read_position=self.extraction.read_position,
+            context=self.extraction.context,
+        )
+        engine = Engine(slm, layer=svf.layer if svf is not None else slm.layers - 2)
+        layout = ParameterLayout.of(self._blocks(), self._scales())
+        self._coordinator = Coordinator(encoder, engine, svf, head, layout, self.extraction.hidden_norm)
+        self.initial_theta = self.theta()
+
+    def _blocks(self) -> dict[str, nn.Parameter]:
+        """theta's blocks by name, in their order."""
+        blocks = {f"head.{name}": parameter for name, parameter in self.head.named_parameters()}
+        if self.svf_settings.enabled:
+            blocks["svf"] = self.svf_scales
+        return blocks
+
+    def _scales(self) -> dict[str, float]:
+        return {
+            name: self.block_scales.svf if name == "svf" else self.block_scales.head
+            for name in self._blocks()
+        }
+
+    def theta(self) -> Tensor:
+        """The parameters as one vector (n,), float32, on the CPU: the mean of the search."""
+        tensors = {name: p.detach() for name, p in self._blocks().items()}
+        return torch.cat([t.reshape(-1).to("cpu", torch.float32, copy=True) for t in tensors.values()])
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimizer over theta's blocks, each a parameter group with its scale."""
+        scales = self._scales()
+        groups = [{"params": [p], "scale": scales[name]} for name, p in self._blocks().items()]
+        return self.optimizer_factory(groups)  # type: ignore[arg-type]
+
+    def training_step(self, batch: list[Task], batch_idx: int) -> None:
+        """One update; see `update` for what it did."""
+        generation = self.trainer.global_step
+        optimizer: Any = self.optimizers()
+        self.update = self.objective.step(self, optimizer, batch, generation)
+
+    def validation_step(self, batch: list[Task], batch_idx: int) -> None:
+        """J of the mean theta, as evaluated, on the validation tasks."""
+        results = self.play(self.theta()[None], batch, stage="validation", generation=0)
+        ledger = account(results, max_dropped_share=1.0)
+        self.log("J/validation", ledger.right / len(ledger.kept), logger=False, batch_size=len(batch))
+
+    def play(
+        self,
+        thetas: Tensor,
+        tasks: Sequence[Task],
+        *,
+        stage: str,
+        generation: int,
+        shared_draws: bool = True,
+    ) -> list[Graded | Failure]:
+        """One trajectory for each candidate of thetas (lambda, n) and task, candidate by candidate.
+
+        `stage` "train" takes the training selection, any other the evaluation's.
+        """
+        self.coordinator.load(thetas)
+        selection = self.selection.training if stage == "train" else self.selection.evaluation
+        candidates = range(len(thetas))
+        draws = [Draw(self.seed, stage, generation, None if shared_draws else c) for c in candidates]
+        jobs = [Job(task, c, draws[c]) for c in candidates for task in tasks]
+        return self.run(self.coordinator, jobs, selection)
+
+    def run(
+        self, policy: Policy, jobs: Sequence[Job[Task]], selection: Selection, max_turns: int | None = None
+    ) -> list[Graded | Failure]:
+        """Trajectories of any policy on this module's pool; `max_turns` overrides the episode's."""
+        settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
+        rollout = Rollout(policy, self.pool, settings, self.coordinator.encoder.clip, selection)
+        return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade, self.concurrency))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Record what a bit-for-bit continuation also depends on."""
+        checkpoint["trinity"] = {"torch_threads": torch.get_num_threads(), "seed": self.seed}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Raises UserError for a checkpoint of another shape."""
+        ours = {name: tuple(value.shape) for name, value in self.state_dict().items()}
+        theirs = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
+        if ours != theirs:
+            raise UserError(
+                f"The checkpoint holds parameters of shapes {theirs}, but this config makes {ours}; "
+                "use the config.yaml of the run that wrote it."
+            )
+
+    def close(self) -> None:
+        """Let go of connections, processes and threads."""
+        self._runner.run(self.pool.aclose())
+        self._runner.close()
+        self._rewards.close()
+        if self._coordinator is not None:
+            self._coordinator.close()
