@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from trinity.errors import UserError
+
 
 class Message(TypedDict):
     """One chat message."""
@@ -13,7 +15,7 @@ class Message(TypedDict):
     content: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DecodeParameters:
     """How an LLM samples. `reasoning_effort` None leaves the field out of the request."""
 
@@ -59,6 +61,22 @@ class Pool(ABC):
     @abstractmethod
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """Ask one agent. Raises InfrastructureError if no answer could be had."""
+
+    def check(self) -> None:
+        """Fail early where the pool can't be used; called once, before the first `complete`.
+
+        Subclasses that need more (keys, files) extend it. Raises UserError for fewer than two agents, or for
+        two of the same name.
+        """
+        names = list(self.agents)
+        if len(names) < 2:
+            raise UserError(
+                f"The pool {type(self).__name__} holds {len(names)} model(s) ({', '.join(names) or 'none'}), "
+                "but a coordinator chooses among at least two: add models to it."
+            )
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UserError(f"The pool holds {', '.join(twice)} twice: give each of its models its own name.")
 
     async def aclose(self) -> None:  # noqa: B027 - most pools hold nothing open
         """Let go of connections. Called once, in the event loop that made the calls."""

@@ -1,0 +1,444 @@
+"""The real LiteLLM client against a server on loopback."""
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from jsonargparse import ArgumentParser
+
+from trinity.errors import UserError
+from trinity.pool.base import DecodeParameters, InfrastructureError, Message, Pool
+from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig
+
+KEY = "sk-or-v1-0123456789abcdef"
+MESSAGES: list[Message] = [{"role": "system", "content": "You work."}, {"role": "user", "content": "1 + 1?"}]
+OPENROUTER, COMPATIBLE = "openrouter/qwen/qwen3.5-35b-a3b", "openai/some-local-model"
+Respond = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
+
+
+class Server:
+    """An OpenAI-compatible server whose next answers a test sets."""
+
+    def __init__(self) -> None:
+        self.base = ""
+        self.bodies: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.authorizations: list[str | None] = []
+        self.respond: Respond = lambda request, body: answer(chat())
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.bodies.append(body)
+        self.paths.append(request.path)
+        self.authorizations.append(request.headers.get("Authorization"))
+        return await self.respond(request, body)
+
+    def returns(self, value: object, status: int = 200) -> None:
+        self.respond = lambda request, body: answer(value, status)
+
+
+async def answer(value: object, status: int = 200) -> web.Response:
+    if isinstance(value, str):
+        return web.Response(text=value, status=status, content_type="application/json")
+    return web.json_response(value, status=status)
+
+
+def chat(content: object = "2", finish: str | None = "stop", **message: object) -> dict[str, Any]:
+    return {
+        "id": "gen-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "whatever-the-server-says",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish,
+                "message": {"role": "assistant", "content": content, **message},
+            }
+        ],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12, "cost": 0.00123},
+    }
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    state = Server()
+    app = web.Application()
+    app.router.add_post("/{path:.*}", state.handle)
+    async with TestServer(app) as running:
+        state.base = str(running.make_url("/api/v1"))
+        yield state
+
+
+@pytest.fixture
+async def make(server: Server) -> AsyncIterator[Callable[..., LiteLLMPool]]:
+    pools: list[LiteLLMPool] = []
+
+    def build(model: str = OPENROUTER, timeout: float = 30.0, **options: Any) -> LiteLLMPool:
+        first = ModelConfig(model=model, api_base=server.base, **options)
+        second = ModelConfig(model=COMPATIBLE, name="other", api_base=server.base)
+        pools.append(LiteLLMPool([first, second], timeout=timeout))
+        return pools[-1]
+
+    yield build
+    for pool in pools:
+        await pool.aclose()
+
+
+@pytest.fixture(params=[OPENROUTER, COMPATIBLE])
+def model(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def test_an_answer_with_its_tokens_and_the_cost_that_the_server_states(server, make, model):
+    completion = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.text, completion.finish_reason, completion.reasoning) == ("2", "stop", "")
+    assert (completion.prompt_tokens, completion.completion_tokens, completion.cost) == (7, 5, 0.00123)
+
+
+@pytest.mark.parametrize("cost", [None, "0.5", -1.0, True, "absent"])
+async def test_a_cost_that_is_no_amount_is_zero(server, make, model, cost):
+    reply = chat()
+    reply["usage"]["cost"] = cost
+    if cost == "absent":
+        del reply["usage"]
+    server.returns(reply)
+    assert (await make(model).complete(0, MESSAGES, DecodeParameters())).cost == 0.0
+
+
+async def test_the_request_holds_what_was_asked_and_nothing_else(server, make, model):
+    decode = DecodeParameters(max_tokens=77, temperature=0.5, top_p=0.9, reasoning_effort="minimal")
+    extra = {"provider": {"order": ["a"], "allow_fallbacks": False}}
+    await make(model, extra_body=extra).complete(0, MESSAGES, decode)
+    body = server.bodies[0]
+    if model == OPENROUTER:
+        assert body.pop("usage") == {"include": True}
+    assert body == {
+        "model": model.split("/", 1)[1],
+        "messages": MESSAGES,
+        "max_tokens": 77,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "reasoning_effort": "minimal",
+        **extra,
+    }
+    assert server.paths == ["/api/v1/chat/completions"]
+
+
+@pytest.mark.parametrize("effort", ["none", "low", "xhigh", None])
+async def test_reasoning_effort_goes_out_as_given_and_none_leaves_it_out(server, make, model, effort):
+    await make(model).complete(0, MESSAGES, DecodeParameters(reasoning_effort=effort))
+    assert server.bodies[0].get("reasoning_effort") == effort
+    assert ("reasoning_effort" in server.bodies[0]) == (effort is not None)
+
+
+async def test_a_models_own_max_tokens_come_first(server, make):
+    await make(max_tokens=9).complete(0, MESSAGES, DecodeParameters(max_tokens=77))
+    assert server.bodies[0]["max_tokens"] == 9
+
+
+async def test_extra_body_is_the_same_for_every_call(server, make, model):
+    pool = make(model, extra_body={"provider": {"order": ["a"]}})
+    for _ in range(2):
+        await pool.complete(0, MESSAGES, DecodeParameters())
+    assert server.bodies[0] == server.bodies[1]
+
+
+@pytest.mark.parametrize(
+    ("message", "reasoning", "text"),
+    [
+        ({"reasoning": "Hm."}, "Hm.", "2"),
+        ({"reasoning_content": "Hm."}, "Hm.", "2"),
+        ({"content": "<think>Hm.</think>2"}, "Hm.", "2"),
+        ({"content": "Write <think> like this."}, "", "Write <think> like this."),
+    ],
+)
+async def test_reasoning_is_kept_apart_from_the_text(server, make, model, message, reasoning, text):
+    server.returns(chat(**{"content": "2", **message}))
+    completion = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.reasoning.strip(), completion.text) == (reasoning, text)
+
+
+@pytest.mark.parametrize("content", ["", None, "half an ans"])
+async def test_an_answer_cut_by_its_token_limit_is_a_result(server, make, model, content):
+    server.returns(chat(content, finish="length", reasoning="Long thoughts."))
+    completion = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.finish_reason, completion.text) == ("length", content or "")
+    assert (completion.reasoning, completion.cost) == ("Long thoughts.", 0.00123)
+
+
+async def test_thoughts_cut_by_the_token_limit_stay_reasoning(server, make, model):
+    server.returns(chat("<think>Let me", finish="length"))
+    completion = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.text, completion.reasoning) == ("", "Let me")
+
+
+BROKEN: dict[str, tuple[object, int]] = {
+    "500": ({"error": {"message": f"oops {KEY}"}}, 500),
+    "502 in HTML": ("<html>Bad Gateway</html>", 502),
+    "503": ({"error": {"message": "busy"}}, 503),
+    "429": ({"error": {"message": "slow down"}}, 429),
+    "408": ({"error": {"message": "too slow"}}, 408),
+    "cut JSON": ('{"id": ', 200),
+    "HTML": ("<html>Log in</html>", 200),
+    "a list": ([1], 200),
+    "no choices": ({**chat(), "choices": []}, 200),
+    "choices missing": ({k: v for k, v in chat().items() if k != "choices"}, 200),
+    "null choices": ({**chat(), "choices": None}, 200),
+    "null message": ({**chat(), "choices": [{"index": 0, "finish_reason": "stop", "message": None}]}, 200),
+    "an error in a 200": ({"error": {"message": "Provider returned error", "code": 502}}, 200),
+    "finish reason error": (chat("2", finish="error"), 200),
+    "empty content": (chat(""), 200),
+    "blank content": (chat(" \n"), 200),
+    "null content": (chat(None), 200),
+    "reasoning only": (chat(None, reasoning="Hm."), 200),
+    "reasoning only, in the text": (chat("<think>Hm.</think>"), 200),
+    "content of another type": (chat({"a": 1}), 200),
+    "content filter": (chat("", finish="content_filter"), 200),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+async def test_a_faulty_server_is_an_infrastructure_error_after_one_request(server, make, model, case):
+    server.returns(*BROKEN[case])
+    with pytest.raises(InfrastructureError) as caught:
+        await make(model, name="short").complete(0, MESSAGES, DecodeParameters())
+    assert caught.value.agent == "short"
+    assert 0 < len(caught.value.cause) < 80
+    assert len(server.bodies) == 1, "a retry belongs elsewhere"
+
+
+async def test_the_cause_names_a_rate_limit(server, make, model):
+    server.returns(*BROKEN["429"])
+    with pytest.raises(InfrastructureError, match=r"RateLimitError \(status 429\)"):
+        await make(model).complete(0, MESSAGES, DecodeParameters())
+
+
+async def test_a_closed_connection_is_an_infrastructure_error(server, make, model):
+    async def drop(request: web.Request, body: dict[str, Any]) -> web.Response:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    server.respond = drop
+    with pytest.raises(InfrastructureError):
+        await make(model).complete(0, MESSAGES, DecodeParameters())
+
+
+async def test_a_server_that_is_not_there_is_an_infrastructure_error(model, unused_tcp_port):
+    config = ModelConfig(model=model, api_base=f"http://127.0.0.1:{unused_tcp_port}/v1")
+    pool = LiteLLMPool([config])
+    with pytest.raises(InfrastructureError):
+        await pool.complete(0, MESSAGES, DecodeParameters())
+    await pool.aclose()
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["silence", "half a body"])
+async def test_a_server_that_stalls_is_a_timeout(server, make, model, started):
+    release = asyncio.Event()
+
+    async def stall(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        if started:
+            await response.prepare(request)
+            await response.write(b'{"id": ')
+        await release.wait()
+        return response
+
+    server.respond = stall
+    try:
+        with pytest.raises(InfrastructureError) as caught:
+            await make(model, timeout=0.3).complete(0, MESSAGES, DecodeParameters())
+    finally:
+        release.set()
+    assert caught.value.cause == "timeout"
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404])
+async def test_a_refusal_is_one_sentence_for_the_user(server, make, model, status):
+    server.returns({"error": {"message": "Because of this.", "code": status}}, status)
+    with pytest.raises(UserError) as caught:
+        await make(model).complete(0, MESSAGES, DecodeParameters())
+    sentence = str(caught.value)
+    assert model in sentence and f"status {status}" in sentence and "Because of this." in sentence
+    assert "\n" not in sentence and len(sentence) < 500
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 429, 500])
+@pytest.mark.parametrize("secret", [KEY, "an_unusual/key+without-prefix="])
+async def test_a_key_is_sent_but_stands_in_no_message(
+    server, make, model, status, secret, monkeypatch, caplog, capfd
+):
+    monkeypatch.setenv("MY_KEY", secret)
+    caplog.set_level(logging.DEBUG)
+    server.returns({"error": {"message": f"The key {secret} (Bearer {secret}) is bad."}}, status)
+    pool = make(model, api_key_variable="MY_KEY")
+    with pytest.raises((UserError, InfrastructureError)) as caught:
+        await pool.complete(0, MESSAGES, DecodeParameters())
+    assert server.authorizations == [f"Bearer {secret}"]
+    error: BaseException | None = caught.value
+    assert error is not None and error.__cause__ is None and error.__context__ is None
+    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    ours = [frame for frame in frames.stack if Path(frame.filename).name == "litellm_pool.py"]
+    assert ours
+    written = [
+        repr(error),
+        str(error),
+        *(str(frame.locals) for frame in ours),
+        caplog.text,
+        repr(pool._models),
+    ]
+    written += capfd.readouterr()
+    assert all(secret not in text for text in written)
+
+
+async def test_nothing_is_printed_on_a_failure(server, make, model, capfd):
+    server.returns(*BROKEN["500"])
+    with pytest.raises(InfrastructureError):
+        await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_local_server_is_sent_no_key_of_the_environment(server, make, model, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert server.authorizations == ["Bearer none"]
+
+
+async def test_concurrency_is_limited_per_model(server, make):
+    release, full = asyncio.Event(), asyncio.Event()
+    flying: dict[str, int] = {}
+    peak: dict[str, int] = {}
+
+    async def hold(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        name = body["model"]
+        flying[name] = flying.get(name, 0) + 1
+        peak[name] = max(peak.get(name, 0), flying[name])
+        if name in OPENROUTER:
+            if flying[name] == 2:
+                full.set()
+            await release.wait()
+        flying[name] -= 1
+        return await answer(chat())
+
+    server.respond = hold
+    pool = make(OPENROUTER, concurrency=2)
+    calls = [asyncio.create_task(pool.complete(0, MESSAGES, DecodeParameters())) for _ in range(5)]
+    await full.wait()
+    # The other model is free meanwhile; its round trips give a third call every chance to arrive.
+    for _ in range(3):
+        await pool.complete(1, MESSAGES, DecodeParameters())
+    assert peak["qwen/qwen3.5-35b-a3b"] == 2
+    release.set()
+    assert [c.text for c in await asyncio.gather(*calls)] == ["2"] * 5
+    assert peak["qwen/qwen3.5-35b-a3b"] == 2
+
+
+async def test_a_failed_call_frees_its_place(server, make):
+    pool = make(concurrency=1)
+    server.returns(*BROKEN["500"])
+    with pytest.raises(InfrastructureError):
+        await pool.complete(0, MESSAGES, DecodeParameters())
+    server.returns(chat())
+    assert (await pool.complete(0, MESSAGES, DecodeParameters())).text == "2"
+
+
+async def test_a_pool_can_be_used_after_another_was_closed(server, make, model):
+    first, second = make(model), make(model)
+    await first.complete(0, MESSAGES, DecodeParameters())
+    await first.aclose()
+    assert (await second.complete(0, MESSAGES, DecodeParameters())).text == "2"
+
+
+def remote(model: str, **options: Any) -> ModelConfig:
+    return ModelConfig(model=model, **options)
+
+
+def test_a_pool_of_one_model_is_refused_by_name():
+    with pytest.raises(UserError, match=r"LiteLLMPool holds 1 model\(s\) \(qwen3.5-35b-a3b\)"):
+        LiteLLMPool([remote(OPENROUTER)]).check()
+
+
+def test_two_models_of_one_name_are_refused():
+    with pytest.raises(UserError, match=r"holds qwen3\.5-35b-a3b twice"):
+        LiteLLMPool([remote(OPENROUTER), remote(OPENROUTER)]).check()
+
+
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_a_missing_key_is_named_before_the_first_call(monkeypatch, value):
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("OPENROUTER_API_KEY", value)
+    pool = LiteLLMPool([remote(OPENROUTER), remote(OPENROUTER, name="b")])
+    with pytest.raises(UserError, match=r"OPENROUTER_API_KEY is not set"):
+        pool.check()
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    pool.check()
+
+
+@pytest.mark.parametrize(
+    ("config", "variable"),
+    [
+        (remote("openrouter/a/b"), "OPENROUTER_API_KEY"),
+        (remote("anthropic/a"), "ANTHROPIC_API_KEY"),
+        (remote("openai/a", api_base="http://127.0.0.1:8000/v1"), None),
+        (remote("openai/a", api_base="http://[::1]:8000/v1"), None),
+        (remote("openai/a", api_base="http://localhost:8000/v1"), None),
+        (remote("openai/a", api_base="http://localhost.example.org/v1"), "OPENAI_API_KEY"),
+        (remote("openai/a", api_base="https://llm.example.org/v1"), "OPENAI_API_KEY"),
+        (remote("openai/a", api_base="http://127.0.0.1/v1", api_key_variable="MINE"), "MINE"),
+    ],
+)
+def test_which_variable_holds_the_key(config, variable):
+    assert config.key_variable == variable
+
+
+@pytest.mark.parametrize("name", ["qwen3.5-35b-a3b", "nobody/qwen3.5", "openrouter"])
+def test_a_model_without_a_known_provider_is_refused(name, monkeypatch):
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    with pytest.raises(UserError, match=f"'{name}' names no provider"):
+        LiteLLMPool([remote(OPENROUTER), remote(name, name="b")]).check()
+
+
+def test_values_out_of_range_are_refused():
+    with pytest.raises(UserError, match="concurrency 0"):
+        LiteLLMPool([remote(OPENROUTER, concurrency=0)])
+    with pytest.raises(UserError, match="timeout is -1"):
+        LiteLLMPool([remote(OPENROUTER)], timeout=-1)
+
+
+def test_the_pool_config_builds_a_pool_of_three(monkeypatch, tmp_path):
+    overlay = Path(__file__).parents[2] / "configs" / "pools" / "openrouter.yaml"
+    config = tmp_path / "pool.yaml"
+    config.write_text(yaml.safe_dump(yaml.safe_load(overlay.read_text())["model"]))
+    parser = ArgumentParser()
+    parser.add_argument("--pool", type=Pool)
+    pool = parser.instantiate_classes(parser.parse_path(config)).pool
+    assert pool.agents == ["qwen3.5-35b-a3b", "minimax-m3", "deepseek-v4-flash"]
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    pool.check()
+
+
+def test_litellm_is_imported_late_and_without_fetching_prices():
+    code = """
+import json, sys
+from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig, _litellm
+late = "litellm" not in sys.modules
+_litellm()
+from litellm.litellm_core_utils.get_model_cost_map import get_model_cost_map_source_info
+print(json.dumps([late, get_model_cost_map_source_info()["is_env_forced"]]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (json.loads(done.stdout), done.stderr) == ([True, True], "")
