@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trinity.errors import UserError
+
 Selection = Literal["sample", "argmax"]
 Logits = NDArray[np.float64]
 
@@ -34,12 +36,20 @@ def probabilities(logits: Logits) -> Logits:
 
 
 def choose(logits: Logits, selection: Selection, uniform: float) -> tuple[int, float]:
-    """An index and its probability. `sample` inverts the cumulative distribution at `uniform` in [0, 1)."""
+    """An index and its probability. `sample` inverts the cumulative distribution at `uniform` in [0, 1).
+
+    Raises UserError for logits that give no distribution: one is NaN or +inf, or all are -inf.
+    """
+    if not np.isfinite(logits.max()):
+        raise UserError(
+            f"A policy gave the logits {logits.tolist()}, from which nothing can be chosen; a language model in "
+            "another dtype, or a smaller sigma0, may help."
+        )
     p = probabilities(logits)
     if selection == "argmax":
-        index = int(np.argmax(p))
+        index = int(np.argmax(logits))
     else:
-        # Rounding can leave the last sum just below 1; the clip keeps such a draw inside.
+        # Rounding can leave the last sum a little off 1; scaled by it, the draw stays below it.
         cumulative = np.cumsum(p)
-        index = min(int(np.searchsorted(cumulative, uniform * cumulative[-1], side="right")), len(p) - 1)
+        index = int(np.searchsorted(cumulative, uniform * cumulative[-1], side="right"))
     return index, float(p[index])

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-_VERDICT_LINE = re.compile(r"verdict\s*:", re.IGNORECASE)
+_VERDICT_LINE = re.compile(r"verdict", re.IGNORECASE)
 _CLEAR_ACCEPT = re.compile(r"verdict\s*:\s*accept\s*\.?", re.IGNORECASE)
 _MARKDOWN = re.compile(r"[*_`#>]+")
 
@@ -25,10 +25,11 @@ class Judgement:
 
 
 def parse_judgement(text: str) -> Judgement:
-    """Read the last line that speaks of a verdict; it is ACCEPT only if the whole line says so.
+    """Read the last line that holds the word verdict; it is ACCEPT only if the whole line says so.
 
     Markdown marks and a final full stop aside, the line must read `VERDICT: ACCEPT`. Anything else, also no
-    such line at all, is REVISE: a doubtful judgement costs a turn, a wrong ACCEPT costs the answer.
+    such line at all, is REVISE: a doubtful judgement costs a turn, a wrong ACCEPT costs the answer. So a last
+    line `VERDICT REVISE`, or one with a full-width colon, withdraws an ACCEPT further up.
     """
     lines = text.strip().splitlines()
     for index in range(len(lines) - 1, -1, -1):
