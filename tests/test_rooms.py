@@ -43,7 +43,7 @@ def imported(source: str) -> Iterator[str]:
             assert node.level == 0, f"line {node.lineno}: a relative import; write the whole name"
             assert node.module is not None
             for alias in node.names:
-                # `from trinity import keyed` names a module, `from trinity.keyed import uniform` a thing in one.
+                # `from trinity import keyed` names a module, `from trinity.keyed import uniform` does not.
                 is_module = f"{node.module}.{alias.name}".replace(".", "/")
                 whole = (ROOT / f"{is_module}.py").exists() or (ROOT / is_module).is_dir()
                 yield f"{node.module}.{alias.name}" if whole else node.module

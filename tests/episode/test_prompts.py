@@ -57,8 +57,8 @@ def test_only_a_thinker_is_asked_for_the_next_role_and_only_if_it_may_name_it(qu
         ("Plan.\nNEXT ROLE: WORKER", Role.WORKER), ("NEXT ROLE: Verifier.", Role.VERIFIER),
         ("**Next role:** `worker`\n\n", Role.WORKER), ("_next role: VERIFIER_", Role.VERIFIER),
         ("NEXT ROLE: THINKER", None), ("NEXT ROLE: WORKER or VERIFIER", None), ("NEXT ROLE:", None),
-        ("NEXT ROLE: WORKER\nOne more thing.", None), ("The NEXT ROLE: WORKER", None), ("", None), ("\n", None),
-        ("WORKER", None), ("NEXT ROLE: 5", None),
+        ("NEXT ROLE: WORKER\nOne more thing.", None), ("The NEXT ROLE: WORKER", None), ("", None),
+        ("\n", None), ("WORKER", None), ("NEXT ROLE: 5", None),
     ],
 )  # fmt: skip
 def test_the_next_role_is_the_whole_last_line_or_none(text: str, role: Role | None) -> None:

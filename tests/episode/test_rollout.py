@@ -1,6 +1,7 @@
 """S4: the loop of one trajectory with a mock LLM."""
 
 from dataclasses import FrozenInstanceError
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -154,7 +155,7 @@ async def test_s4_a_longer_transcript_extends_what_the_policy_saw(play: Any) -> 
     turns = [(i % 3, role, f"text {i}") for i, role in enumerate([T, W, V, T, W])]
     for view in ("all", "workers"):
         seen = [segments for _, segments in (await play(turns, router_view=view)).policy.seen]
-        for before, after in zip(seen, seen[1:], strict=False):
+        for before, after in pairwise(seen):
             assert after[: len(before)] == before
 
 

@@ -140,14 +140,14 @@ async def test_a_user_error_surfaces_as_itself_and_ends_the_rest() -> None:
         return UserError("no such model") if "question 3" in text else None
 
     pool = ShuffledPool(0, fails)
-    with pytest.raises(UserError, match="^no such model$"):
+    with pytest.raises(UserError, match=r"^no such model$"):
         await run(pool, concurrency=2)
     assert pool.calls < 5 * CANDIDATES * TASKS / 2
     assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing is left running"
 
 
 async def test_many_user_errors_at_once_surface_as_one() -> None:
-    with pytest.raises(UserError, match="^all wrong$"):
+    with pytest.raises(UserError, match=r"^all wrong$"):
         await run(ShuffledPool(0, lambda agent, text: UserError("all wrong")))
 
 
@@ -155,7 +155,7 @@ async def test_a_user_error_of_a_grader_surfaces_as_itself() -> None:
     async def refuse(task: Question, answer: str | None) -> Mark:
         raise UserError("no such grader")
 
-    with pytest.raises(UserError, match="^no such grader$"):
+    with pytest.raises(UserError, match=r"^no such grader$"):
         await run(ShuffledPool(0), grading=refuse)
 
 

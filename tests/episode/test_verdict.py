@@ -11,14 +11,14 @@ CASES = Path(__file__).parents[1] / "data" / "reward_cases" / "verdict.jsonl"
 ROWS = [json.loads(line) for line in CASES.read_text().splitlines()]
 
 CLEAR = [
-    "VERDICT: ACCEPT", "verdict: accept.", "  **VERDICT: ACCEPT**  ", "VERDICT:ACCEPT", "## Verdict : `Accept`",
-    "**VERDICT:** ACCEPT.", "> VERDICT: __ACCEPT__",
+    "VERDICT: ACCEPT", "verdict: accept.", "  **VERDICT: ACCEPT**  ", "VERDICT:ACCEPT",
+    "## Verdict : `Accept`", "**VERDICT:** ACCEPT.", "> VERDICT: __ACCEPT__",
 ]  # fmt: skip
 UNCLEAR = [
     "VERDICT: REVISE", "VERDICT: ACCEPTED", "VERDICT: ACCEPT!", "VERDICT: ACCEPT?", "VERDICT: NOT ACCEPT",
     "VERDICT: ACCEPT or VERDICT: REVISE", "My VERDICT: ACCEPT", "VERDICT: ACCEPT, with one doubt", "VERDICT:",
-    "VERDICT REVISE", "VERDICT - REVISE", "VERDICT：REVISE", "The verdict is REVISE", "VERDICT: ACCEPT ACCEPT",
-    "VERDICT: ACCEPT..", "VERDICT:: ACCEPT", "VERDICT: A C C E P T",
+    "VERDICT REVISE", "VERDICT - REVISE", "VERDICT：REVISE", "The verdict is REVISE",
+    "VERDICT: ACCEPT ACCEPT", "VERDICT: ACCEPT..", "VERDICT:: ACCEPT", "VERDICT: A C C E P T",
 ]  # fmt: skip
 SILENT = ["", "   ", "ACCEPT", "It is all right.", "I would accept it.", "```", "REVISE", "\t- a step: 3 * 4"]
 

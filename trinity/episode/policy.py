@@ -42,8 +42,8 @@ def choose(logits: Logits, selection: Selection, uniform: float) -> tuple[int, f
     """
     if not np.isfinite(logits.max()):
         raise UserError(
-            f"A policy gave the logits {logits.tolist()}, from which nothing can be chosen; a language model in "
-            "another dtype, or a smaller sigma0, may help."
+            f"A policy gave the logits {logits.tolist()}, from which nothing can be chosen; check the "
+            "language model's dtype and the size of theta."
         )
     p = probabilities(logits)
     if selection == "argmax":

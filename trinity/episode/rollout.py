@@ -49,7 +49,7 @@ class EpisodeSettings:
             raise UserError(f"max_turns (K) is {self.max_turns}, but a trajectory needs at least 1 turn.")
         if self.max_output_tokens < 1:
             raise UserError(
-                f"max_output_tokens is {self.max_output_tokens}, but a transcript needs at least 1 token a turn."
+                f"max_output_tokens is {self.max_output_tokens}, but must be at least 1; raise it."
             )
         if "worker" not in self.roles:
             raise UserError(f"roles is {list(self.roles)}, but only a worker answers; add it.")
