@@ -1,5 +1,6 @@
 """The final comparison: a trained coordinator against its baselines, all on the same held-out tasks."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -121,8 +122,11 @@ class Evaluation:
         results = self._runner.run(policy, jobs, selection, max_turns)
         rewards = {result.task_id: result.reward for result in results if isinstance(result, Graded)}
         if not rewards:
+            lost = Counter((r.agent, r.cause) for r in results if isinstance(r, Failure))
+            causes = ", ".join(f"{agent}: {cause} ({n}x)" for (agent, cause), n in lost.most_common(3))
             raise UserError(
-                f"None of the {len(tasks)} evaluation tasks could be finished: every call to the pool failed."
+                f"None of the {len(tasks)} evaluation tasks could be finished ({causes}); mend the cause "
+                "and go on from the last checkpoint with --ckpt_path."
             )
         return rewards
 
@@ -139,16 +143,17 @@ class Evaluation:
         """Agent and role uniformly at random in each turn."""
         return self.rewards(UniformPolicy(len(self._agents)), tasks, selection="sample", stage="random")
 
-    def shuffled(self, policy: Policy, tasks: Sequence[Task]) -> Rewards:
+    def shuffled(self, policy: Policy, tasks: Sequence[Task], *, selection: Selection = "argmax") -> Rewards:
         """A policy that decides each task from the states of another one (see `ShuffledPolicy`)."""
         recorder = RecordingPolicy(policy)
-        self.rewards(recorder, tasks)
+        self.rewards(recorder, tasks, selection=selection)
         ids = [task.id for task in tasks if task.id in recorder.seen]
         order = keyed.generator("shuffle", self._seed).permutation(len(ids))
         cycle = [ids[int(i)] for i in order]
         # A cycle leaves no task with its own states.
         donors = dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
-        return self.rewards(ShuffledPolicy(recorder.seen, donors), [t for t in tasks if t.id in donors])
+        policy = ShuffledPolicy(recorder.seen, donors)
+        return self.rewards(policy, [t for t in tasks if t.id in donors], selection=selection)
 
     def find_schedule(self, tasks: Sequence[Task]) -> Schedule:
         """The best fixed schedule found on these tasks."""
@@ -195,5 +200,5 @@ def compare(
     if settings.controls:
         schedule = evaluation.find_schedule(search_tasks[: settings.control_tasks])
         state_blind = evaluation.schedule(schedule, tasks)
-        shuffled = evaluation.shuffled(trained(), tasks)
+        shuffled = evaluation.shuffled(trained(), tasks, selection=selection)
     return Comparison(initial_rewards, trained_rewards, single, random, state_blind, schedule, shuffled)

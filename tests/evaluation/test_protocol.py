@@ -1,0 +1,183 @@
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trinity.episode.policy import Logits, Position
+from trinity.episode.roles import Role
+from trinity.episode.rollout import EpisodeSettings
+from trinity.errors import UserError
+from trinity.evaluation.baselines import SchedulePolicy, ShuffledPolicy, UniformPolicy
+from trinity.evaluation.protocol import Comparison, Evaluation, EvaluationSettings, compare
+from trinity.tasks.task import Task
+
+AGENTS = ("knows-red", "knows-green", "knows-blue")
+
+
+def evaluation(runner: Any, seed: int = 0) -> Evaluation:
+    return Evaluation(runner, AGENTS, runner.settings, seed)
+
+
+def mean(rewards: Any) -> float:
+    return sum(rewards.values()) / len(rewards)
+
+
+def test_a_single_agent_is_one_worker_call(make_runner: Any, tasks: list[Task]) -> None:
+    runner = make_runner()
+    singles = evaluation(runner).singles(tasks)
+    assert list(singles) == list(AGENTS)
+    for agent, name in enumerate(AGENTS):
+        assert singles[name] == {task.id: int(task.domain in name) for task in tasks}
+        policy, jobs, selection, max_turns = runner.asked[agent]
+        assert isinstance(policy, SchedulePolicy)
+        assert (selection, max_turns, len(jobs)) == ("argmax", 1, len(tasks))
+
+
+def test_rewards_leave_out_what_could_not_be_finished(
+    make_runner: Any, expert: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(fails=lambda agent, question: question.startswith("red 3"))
+    found = evaluation(runner).rewards(expert, tasks)
+    assert set(found) == {task.id for task in tasks} - {"t3"}
+    assert mean(found) == 1.0
+
+
+def test_nothing_finished_is_an_error_that_names_agents_and_causes(
+    make_runner: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(fails=lambda agent, question: agent == 1)
+    with pytest.raises(UserError, match=r"None of the 30 .*knows-green: quota \(30x\)"):
+        evaluation(runner).single(1, tasks)
+
+
+def test_random_routing_samples_uniform_choices_by_the_seed(make_runner: Any, tasks: list[Task]) -> None:
+    runner = make_runner()
+    found = [evaluation(runner, seed).random(tasks) for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
+    policy, _, selection, max_turns = runner.asked[0]
+    assert isinstance(policy, UniformPolicy)
+    assert (selection, max_turns) == ("sample", None)
+    # A right answer needs the last Worker to be the right agent: at most a third of the time.
+    assert 0.05 < mean(found[0]) < 0.5
+
+
+class Numbered:
+    """Prefers the agent that has the task's number, so that its states tell whose they are."""
+
+    def __init__(self, tasks: list[Task]) -> None:
+        self.ids = [task.id for task in tasks]
+
+    async def logits(self, position: Position, segments: Any) -> tuple[Logits, Logits]:
+        return np.arange(3.0), np.array([0.0, 9.0, self.ids.index(position.task_id) / 100])
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("count", [2, 3, 30])
+async def test_shuffling_is_one_cycle_without_fixed_points(
+    make_runner: Any, tasks: list[Task], seed: int, count: int
+) -> None:
+    runner, tasks = make_runner(), tasks[:count]
+    await asyncio.to_thread(evaluation(runner, seed).shuffled, Numbered(tasks), tasks)
+    shuffled = runner.asked[1][0]
+    assert isinstance(shuffled, ShuffledPolicy)
+    donor = {}
+    for number, task in enumerate(tasks):
+        _, roles = await shuffled.logits(Position(0, task.id, 0), [task.query])
+        donor[number] = round(100 * float(roles[2]))
+    at, steps = donor[0], 1
+    while at != 0:
+        at, steps = donor[at], steps + 1
+    assert steps == count, "one cycle through all tasks"
+
+
+def test_shuffled_states_lose_the_gain(make_runner: Any, expert: Any, tasks: list[Task]) -> None:
+    found = evaluation(make_runner()).shuffled(expert, tasks)
+    assert set(found) == {task.id for task in tasks}
+    assert mean(found) < 0.7
+    assert mean(evaluation(make_runner()).rewards(expert, tasks)) == 1.0
+
+
+def test_shuffling_leaves_out_tasks_whose_states_were_never_seen(
+    make_runner: Any, expert: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(fails=lambda agent, question: question.startswith("red 3"))
+    assert set(evaluation(runner).shuffled(expert, tasks)) == {task.id for task in tasks} - {"t3"}
+
+
+def test_the_schedule_found_is_the_best_fixed_one_on_the_search_tasks(
+    make_runner: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(settings=EpisodeSettings(max_turns=2, roles=("worker", "thinker")))
+    greens = [task for task in tasks if task.domain == "green"]
+    schedule = evaluation(runner).find_schedule([*greens, tasks[0]])
+    assert len(schedule) == 2
+    # The last Worker's answer counts: a green expert, and nobody after it.
+    last = [agent for agent, role in schedule if role is Role.WORKER][-1]
+    assert last == 1
+    assert all(role is not Role.VERIFIER for policy, *_ in runner.asked for _, role in policy._schedule)
+
+
+def test_the_comparison_plays_every_row_on_the_held_out_tasks(
+    make_runner: Any, expert: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner()
+    settings = EvaluationSettings()
+    found = compare(
+        evaluation(runner), lambda: expert, lambda: UniformPolicy(3), tasks, [], settings, "argmax"
+    )
+    ids = {task.id for task in tasks}
+    assert set(found.trained) == set(found.initial) == set(found.random) == ids
+    assert (mean(found.trained), [mean(r) for r in found.single.values()]) == (
+        1.0,
+        [pytest.approx(1 / 3)] * 3,
+    )
+    assert (found.state_blind, found.schedule, found.shuffled) == (None, None, None)
+    assert found.initial != found.random, "each has numbers of its own"
+    sampled = [selection for policy, _, selection, _ in runner.asked if isinstance(policy, UniformPolicy)]
+    assert sampled == ["sample", "sample"]
+
+
+def test_the_controls_search_on_training_tasks_only(make_runner: Any, expert: Any, tasks: list[Task]) -> None:
+    runner = make_runner()
+    held_out, search = tasks[:15], tasks[15:]
+    found = compare(
+        evaluation(runner), lambda: expert, lambda: UniformPolicy(3), held_out, search,
+        EvaluationSettings(controls=True, control_tasks=6), "argmax",
+    )  # fmt: skip
+    assert found.schedule is not None and found.state_blind is not None and found.shuffled is not None
+    assert set(found.state_blind) == set(found.shuffled) == {task.id for task in held_out}
+    used = {frozenset(job.task.id for job in jobs) for _, jobs, _, _ in runner.asked}
+    assert used == {frozenset(t.id for t in held_out), frozenset(t.id for t in search[:6])}
+    assert mean(found.state_blind) == pytest.approx(1 / 3), "a blind policy knows one domain"
+    assert mean(found.shuffled) < mean(found.trained)
+
+
+@pytest.mark.parametrize("selection", ["sample", "argmax"])
+def test_the_trained_policy_chooses_the_same_way_in_its_row_and_its_control(
+    make_runner: Any, expert: Any, tasks: list[Task], selection: Any
+) -> None:
+    runner = make_runner()
+    settings = EvaluationSettings(controls=True, control_tasks=2)
+    compare(evaluation(runner), lambda: expert, lambda: UniformPolicy(3), tasks, tasks, settings, selection)
+    used = [
+        how for policy, _, how, _ in runner.asked if not isinstance(policy, SchedulePolicy | UniformPolicy)
+    ]
+    assert used == [selection] * 3, "trained, recorded, shuffled"
+
+
+def test_the_per_question_best_is_right_where_any_agent_is() -> None:
+    single = {"a": {"t0": 1, "t1": 0, "t2": 0}, "b": {"t0": 0, "t1": 1, "t2": 0, "t3": 1}}
+    found = Comparison({}, {}, single, {})
+    assert found.per_question_best == {"t0": 1, "t1": 1, "t2": 0}
+    assert found.best_single == "b"
+
+
+def test_the_best_by_domain_takes_one_agent_a_domain(tasks: list[Task]) -> None:
+    single = {
+        "a": {task.id: int(task.domain in ("red", "blue")) for task in tasks},
+        "b": {task.id: int(task.domain == "green") for task in tasks},
+    }
+    rewards, agents = Comparison({}, {}, single, {}).best_by_domain(tasks)
+    assert agents == {"red": "a", "green": "b", "blue": "a"}
+    assert rewards == {task.id: 1 for task in tasks}
