@@ -1,6 +1,7 @@
 """The real LiteLLM client against a server on loopback."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import subprocess
@@ -142,6 +143,11 @@ async def test_reasoning_effort_goes_out_as_given_and_none_leaves_it_out(server,
     assert ("reasoning_effort" in server.bodies[0]) == (effort is not None)
 
 
+async def test_reasoning_effort_reaches_models_that_litellm_believes_cannot_reason(server, make):
+    await make("openai/gpt-4o").complete(0, MESSAGES, DecodeParameters(reasoning_effort="minimal"))
+    assert server.bodies[0]["reasoning_effort"] == "minimal"
+
+
 async def test_a_models_own_max_tokens_come_first(server, make):
     await make(max_tokens=9).complete(0, MESSAGES, DecodeParameters(max_tokens=77))
     assert server.bodies[0]["max_tokens"] == 9
@@ -218,10 +224,21 @@ async def test_a_faulty_server_is_an_infrastructure_error_after_one_request(serv
     assert len(server.bodies) == 1, "a retry belongs elsewhere"
 
 
-async def test_the_cause_names_a_rate_limit(server, make, model):
-    server.returns(*BROKEN["429"])
-    with pytest.raises(InfrastructureError, match=r"RateLimitError \(status 429\)"):
+@pytest.mark.parametrize(
+    ("case", "cause"),
+    [
+        ("429", "RateLimitError (status 429)"),
+        ("408", "timeout"),
+        ("no choices", "no choices"),
+        ("finish reason error", "broken off by the provider"),
+        ("content filter", "empty content (finish reason content_filter)"),
+    ],
+)
+async def test_the_cause_names_what_went_wrong(server, make, model, case, cause):
+    server.returns(*BROKEN[case])
+    with pytest.raises(InfrastructureError) as caught:
         await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert caught.value.cause == cause
 
 
 async def test_a_closed_connection_is_an_infrastructure_error(server, make, model):
@@ -243,15 +260,19 @@ async def test_a_server_that_is_not_there_is_an_infrastructure_error(model, unus
     await pool.aclose()
 
 
-@pytest.mark.parametrize("started", [False, True], ids=["silence", "half a body"])
-async def test_a_server_that_stalls_is_a_timeout(server, make, model, started):
+@pytest.mark.parametrize("manner", ["silence", "half a body", "drip"])
+async def test_a_server_that_stalls_is_a_timeout(server, make, model, manner):
     release = asyncio.Event()
 
     async def stall(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        if started:
+        if manner != "silence":
             await response.prepare(request)
             await response.write(b'{"id": ')
+        while manner == "drip" and not release.is_set():
+            await response.write(b" ")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(release.wait(), 0.05)
         await release.wait()
         return response
 

@@ -131,11 +131,10 @@ def test_an_unreadable_file_is_named(tmp_path, damage):
     if damage == "a folder":
         path.mkdir()
     elif damage != "missing":
-        middle = len(whole) // 2
         broken = {
             "not gzip": b"{}",
-            "cut": whole[:middle],
-            "corrupt": whole[:middle] + bytes(64) + whole[middle + 64 :],
+            "cut": whole[: len(whole) // 2],
+            "corrupt": whole[:10] + b"\xff" + whole[11:],  # no such block type in DEFLATE
         }
         path.write_bytes(broken[damage])
     with pytest.raises(UserError, match="Cannot read the recorded answers") as caught:

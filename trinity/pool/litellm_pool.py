@@ -122,6 +122,7 @@ class LiteLLMPool(Pool):
         failure: Exception
         async with self._free[agent]:
             try:
+                # LiteLLM's own timeout starts anew with every byte that arrives.
                 async with asyncio.timeout(self._timeout):
                     response = await _litellm().acompletion(**request, api_key=config.key)
                 return _read(config, response)
@@ -159,7 +160,7 @@ class LiteLLMPool(Pool):
             # Else LiteLLM refuses the field for models that its own table does not list.
             request["allowed_openai_params"] = ["reasoning_effort"]
         if config.extra_body:
-            request["extra_body"] = dict(config.extra_body)  # LiteLLM writes into it
+            request["extra_body"] = config.extra_body
         return request
 
     def _failure(self, config: ModelConfig, error: Exception) -> Exception:

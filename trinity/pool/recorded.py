@@ -45,10 +45,11 @@ class RecordedPool(Pool):
 
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """The recorded answer of one model. Raises UserError unless the request is a recorded question."""
-        asked = [message["content"] for message in messages if message["role"] != "system"]
-        answers = self._answers.get(asked[0]) if len(asked) == 1 else None
+        asked = [message for message in messages if message["role"] != "system"]
+        single = [message["role"] for message in asked] == ["user"]
+        answers = self._answers.get(asked[0]["content"]) if single else None
         if answers is None:
-            start = asked[-1][:60] if asked else ""
+            start = asked[-1]["content"][:60] if asked else ""
             raise UserError(
                 f"There is no recorded answer to {start!r}…: recorded answers serve single-turn Worker runs "
                 "only (max_turns 1, roles [worker]), on the questions of their files."
