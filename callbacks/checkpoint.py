@@ -1,5 +1,6 @@
 """Checkpoints: the last generation, and the best mean theta by validation J."""
 
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 
@@ -27,3 +28,8 @@ class BestCheckpoint(ModelCheckpoint):
             save_on_train_epoch_end=True,
             enable_version_counter=False,
         )
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save after a validation; before the first one there is nothing to compare."""
+        if "J/validation" in trainer.callback_metrics:
+            super().on_train_epoch_end(trainer, pl_module)

@@ -21,11 +21,16 @@ class JLogger(Callback):
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
+        self._validation: float | None = None
 
     @property
     def j_series(self) -> list[float]:
         """Population mean of J, by generation."""
         return [row["J/population_mean"] for row in self.rows]
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep J of the mean theta for the row of the generation that it follows."""
+        self._validation = float(trainer.callback_metrics["J/validation"])
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the generation that just ended."""
@@ -37,10 +42,8 @@ class JLogger(Callback):
         row |= update.ledger.metrics(pl_module.pool.agents)
         row["spent/trajectories"] = self._spent("spent/trajectories") + row["trajectories/all"]
         row["spent/usd"] = self._spent("spent/usd") + row["cost_usd"]
-        if trainer.current_epoch % (trainer.check_val_every_n_epoch or 1) == (
-            (trainer.check_val_every_n_epoch or 1) - 1
-        ):
-            row["J/validation"] = float(trainer.callback_metrics["J/validation"])
+        if self._validation is not None:
+            row["J/validation"], self._validation = self._validation, None
         self.rows.append(row)
         for logger in trainer.loggers:
             logger.log_metrics({k: v for k, v in row.items() if k != "generation"}, step=update.generation)

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from rich.console import Console
+from transformers.utils import logging as transformers_logging
 
 from callbacks.checkpoint import BestCheckpoint, LastCheckpoint
 from callbacks.divergence import DivergenceMonitor
@@ -45,6 +46,15 @@ _ALWAYS = {
 }
 
 
+class _Parser(LightningArgumentParser):
+    """Lightning's parser, but a mistake is answered by what is wrong, without pages of usage above it."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Print the mistake on standard error and exit with code 2."""
+        print(f"trinity-fit: {message.strip()}\nAll options: trinity-fit --help", file=sys.stderr)
+        sys.exit(2)
+
+
 class TrinityCLI(LightningCLI):
     """LightningCLI with the run's folder, the standard callbacks, and the final comparison."""
 
@@ -59,6 +69,11 @@ class TrinityCLI(LightningCLI):
         """As Lightning does, and see to it that the module lets go of what it holds, however the run ends."""
         super().instantiate_classes()
         self._stack.callback(self.model.close)
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """Only `fit`."""
+        return {"fit": LightningCLI.subcommands()["fit"]}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Beside Lightning's own: the run's name, the evaluation, and the standard callbacks' options."""
@@ -86,9 +101,15 @@ class TrinityCLI(LightningCLI):
         """Say where the run goes, and what it can find out."""
         console = Console(highlight=False, soft_wrap=True)
         console.print(f"Run folder: {self.folder}")
+        self._check_checkpoint()
         self.model.prepare(self.datamodule)
         console.print(self.model.layout.describe())
         self._print_power(console)
+
+    def _check_checkpoint(self) -> None:
+        path = self._get(self.config, "ckpt_path")
+        if path is not None and not Path(path).is_file():
+            raise UserError(f"--ckpt_path is {str(path)!r}, but there is no such file; give a last.ckpt.")
 
     def _print_power(self, console: Console) -> None:
         tasks = len(self.datamodule.splits.test)
@@ -140,13 +161,20 @@ class TrinityCLI(LightningCLI):
 
 
 def _quiet() -> None:
-    """Silence what is no news to a user: Lightning's tips and its notes on loaders that hold one batch."""
+    """Silence what is no news to a user: tips, bars of model loading, notes on one-item loaders."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    transformers_logging.disable_progress_bar()
     for name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    warnings.filterwarnings("ignore", message=".*isinstance.treespec, LeafSpec.*")
-    warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists.*")
+    for message in (
+        ".*does not have many workers.*",
+        ".*LightningCLI's args parameter.*",
+        ".*LeafSpec.*",
+        ".*Checkpoint directory .* exists.*",
+        ".*The dirpath has changed.*",
+    ):
+        warnings.filterwarnings("ignore", message=message)
 
 
 def fit(argv: Sequence[str] | None = None) -> None:
@@ -160,6 +188,7 @@ def fit(argv: Sequence[str] | None = None) -> None:
                 args=["fit", *arguments],
                 trainer_defaults=_TRAINER_DEFAULTS,
                 seed_everything_default=0,
+                parser_class=_Parser,
                 parser_kwargs={"prog": "trinity-fit"},
             )
         except UserError as error:

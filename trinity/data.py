@@ -1,26 +1,26 @@
 """TaskDataModule: which tasks, which split, which minibatch in which generation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Dataset
 
 from trinity import keyed
 from trinity.errors import UserError
 from trinity.tasks.task import Task, TaskSource, TaskSplits
 
 
-class _Minibatches(IterableDataset[list[Task]]):
-    """One minibatch an epoch: an epoch is a generation, so that every checkpoint lies between two of them."""
+class _Minibatch(Dataset[list[Task]]):
+    """One item an epoch: an epoch is a generation, so that every checkpoint lies between two of them."""
 
     def __init__(self, data: "TaskDataModule") -> None:
         self._data = data
 
-    def __iter__(self) -> Iterator[list[Task]]:
+    def __getitem__(self, index: int) -> list[Task]:
         trainer = self._data.trainer
-        yield self._data.minibatch(trainer.global_step if trainer is not None else 0)
+        return self._data.minibatch(trainer.global_step if trainer is not None else 0)
 
     def __len__(self) -> int:
         return 1
@@ -72,6 +72,8 @@ class TaskDataModule(LightningDataModule):
     def _limited(self, tasks: Sequence[Task], split: str) -> list[Task]:
         """At most the wanted number, drawn by key from the whole split, whatever its order."""
         limit = self._limits[split]
+        if limit is not None and limit < 1:
+            raise UserError(f"data.{split} is {limit}, but must be at least 1, or null to use all.")
         ranked = sorted(tasks, key=lambda task: keyed.uniform("subset", split, task.id))
         chosen = {task.id for task in ranked[:limit]}
         return [task for task in tasks if task.id in chosen]
@@ -84,7 +86,7 @@ class TaskDataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[list[Task]]:
         """One batch, the minibatch of the generation at hand."""
-        return DataLoader(_Minibatches(self), batch_size=None)
+        return DataLoader(_Minibatch(self), batch_size=None)
 
     def val_dataloader(self) -> DataLoader[list[Task]]:
         """All validation tasks as one batch."""

@@ -105,6 +105,8 @@ class CoordinatorModule(LightningModule):
         episode: the rules of a trajectory.
         selection: sampling or argmax.
         concurrency: trajectories under way at once.
+        torch_threads: for all tensor work, whose last bits can depend on it; None leaves torch's own
+            number. One is fastest for small models.
         seed: of all keyed draws; the run's seed by default.
     """
 
@@ -121,6 +123,7 @@ class CoordinatorModule(LightningModule):
         episode: EpisodeSettings = EpisodeSettings(),  # noqa: B008
         selection: SelectionSettings = SelectionSettings(),
         concurrency: int = 528,
+        torch_threads: int | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -136,6 +139,7 @@ class CoordinatorModule(LightningModule):
         self.episode = episode
         self.selection = selection
         self.concurrency = concurrency
+        self.torch_threads = torch_threads
         self.seed = seed
         self.update: Update | None = None
         self._coordinator: Coordinator | None = None
@@ -157,8 +161,10 @@ class CoordinatorModule(LightningModule):
     def prepare(self, data: TaskDataModule) -> None:
         """Find mistakes before anything is paid for, then load the model.
 
-        Raises UserError for a task that no answer could be graded on, and what `configure_model` raises.
+        Raises UserError for a pool that can't be used, a task that no answer could be graded on, and what
+        `configure_model` raises.
         """
+        self.pool.check()
         for task in (*data.splits.train, *data.splits.validation, *data.splits.test):
             self._rewards.check(task)
         self.configure_model()
@@ -166,11 +172,12 @@ class CoordinatorModule(LightningModule):
     def configure_model(self) -> None:
         """Load the language model, decompose its SVF layer, and lay theta out. Lightning calls it, once.
 
-        Raises UserError for a pool that can't be used or a model that can't be loaded.
+        Raises UserError for a model that can't be loaded.
         """
         if self._coordinator is not None:
             return
-        self.pool.check()
+        if self.torch_threads is not None:
+            torch.set_num_threads(self.torch_threads)
         slm = load_slm(self.slm_config)
         head = self.head_factory(slm.hidden_size, len(self.pool.agents))
         settings = self.svf_settings
@@ -230,7 +237,7 @@ class CoordinatorModule(LightningModule):
         """J of the mean theta, as evaluated, on the validation tasks."""
         results = self.play(self.theta()[None], batch, stage="validation", generation=0)
         ledger = account(results, max_dropped_share=1.0)
-        self.log("J/validation", ledger.right / len(ledger.kept), logger=False, batch_size=len(batch))
+        self.log("J/validation", ledger.mean_reward, logger=False, batch_size=len(batch))
 
     def play(
         self,

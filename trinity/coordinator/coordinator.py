@@ -1,8 +1,6 @@
 """Transcript -> agent logits and role logits, for every candidate of a population."""
 
-import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -11,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trinity.coordinator.decisions import DecisionThread
 from trinity.coordinator.encoding import TranscriptEncoder
 from trinity.coordinator.engine import Engine, Ids, LeastRecentlyUsed
 from trinity.coordinator.heads import Head, HiddenNorm, normalise_hidden
@@ -77,7 +76,7 @@ class Coordinator:
         self._hidden_norm: HiddenNorm = hidden_norm
         self._population: list[Candidate] = []
         self._hidden = LeastRecentlyUsed(_HIDDEN_CACHE_BYTES)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="coordinator")
+        self._thread = DecisionThread(self._decide)
 
     def load(self, thetas: Tensor) -> None:
         """Take a population (lambda, n) to decide for; the former one is forgotten."""
@@ -85,8 +84,10 @@ class Coordinator:
 
     async def logits(self, position: At, segments: Sequence[str]) -> tuple[Logits, Logits]:
         """Agent logits (L,) and role logits (3,) of one candidate for one transcript."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self.decide, position.candidate, segments)
+        return await self._thread.submit((position.candidate, segments))
+
+    def _decide(self, request: tuple[int, Sequence[str]]) -> tuple[Logits, Logits]:
+        return self.decide(*request)
 
     @torch.no_grad()
     def decide(self, candidate: int, segments: Sequence[str]) -> tuple[Logits, Logits]:
@@ -108,4 +109,4 @@ class Coordinator:
 
     def close(self) -> None:
         """End the decision thread."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._thread.close()

@@ -98,7 +98,7 @@ class Engine:
         for index in range(self._layer, len(layers)):
             changed = weights if index == self._layer else {}
             x = _run_layer(layers[index], x, rope, changed, last_only=index == len(layers) - 1)
-        return self._decoder.norm(x)[-1]  # type: ignore[no-any-return]
+        return _normalise(self._decoder.norm, x)[-1]
 
     def _trunk(self, ids: Ids) -> Tensor:
         found = self._trunks.get(ids)
@@ -160,7 +160,7 @@ def _run_layer(
         return functional.linear(value, weights.get(f"{name}.weight", module.weight), module.bias)
 
     attention = layer.self_attn
-    normed = layer.input_layernorm(x)
+    normed = _normalise(layer.input_layernorm, x)
     asking = slice(-1, None) if last_only else slice(None)
 
     def heads(name: str, value: Tensor) -> Tensor:
@@ -170,7 +170,8 @@ def _run_layer(
     keys = heads("self_attn.k_proj", normed)
     values = heads("self_attn.v_proj", normed)
     if hasattr(attention, "q_norm"):
-        queries, keys = attention.q_norm(queries), attention.k_norm(keys)
+        queries = _normalise(attention.q_norm, queries)
+        keys = _normalise(attention.k_norm, keys)
     cosines, sines = rope
     mixed = functional.scaled_dot_product_attention(
         _rotate(queries, cosines[asking], sines[asking]).transpose(0, 1)[None],
@@ -181,9 +182,17 @@ def _run_layer(
         enable_gqa=True,
     )
     x = x[asking] + linear("self_attn.o_proj", mixed[0].transpose(0, 1).flatten(1))
-    normed = layer.post_attention_layernorm(x)
+    normed = _normalise(layer.post_attention_layernorm, x)
     gated = layer.mlp.act_fn(linear("mlp.gate_proj", normed)) * linear("mlp.up_proj", normed)
     return x + linear("mlp.down_proj", gated)
+
+
+def _normalise(norm: Any, x: Tensor) -> Tensor:
+    """A layer's normalisation; the fused kernel where it is an RMS norm as Llama and Qwen write it."""
+    if hasattr(norm, "variance_epsilon"):
+        return functional.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
+    normed: Tensor = norm(x)
+    return normed
 
 
 def _rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:

@@ -39,6 +39,11 @@ class Ledger:
         """Those with reward 0."""
         return len(self.kept) - self.right
 
+    @property
+    def mean_reward(self) -> float:
+        """J over everything kept."""
+        return self.right / len(self.kept)
+
     def fitness(self, candidates: int) -> Tensor:
         """Mean reward of each candidate over the kept tasks, shape (candidates,), float32."""
         total, count = torch.zeros(candidates), torch.zeros(candidates)
