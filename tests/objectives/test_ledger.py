@@ -58,6 +58,7 @@ def test_fitness_is_the_mean_reward_over_the_kept_tasks(graded: Make) -> None:
     assert fitness.dtype == torch.float32
     assert fitness.tolist() == pytest.approx([2 / 3, 1 / 3, 1.0])
     assert (ledger.right, ledger.wrong, ledger.dropped) == (6, 3, 3)
+    assert ledger.mean_reward == pytest.approx(2 / 3)
 
 
 def test_a_task_that_one_candidate_lost_is_dropped_for_all(graded: Make) -> None:
@@ -109,6 +110,6 @@ def test_metrics_are_means_and_counts_of_what_was_kept(graded: Make) -> None:
         "turns": 2.0, "accepted_share": 0.5, "prompt_tokens": 80.0, "completion_tokens": 28.0,
         "cost_usd": 1.5, "calls": 4.0, "cut_by_length": 2.0, "trajectories/all": 4.0,
         "trajectories/right": 1.0, "trajectories/wrong": 1.0, "trajectories/dropped": 2.0,
-        "trajectories/failed": 1.0, "agent_share/a": 0.25, "agent_share/b": 0.75, "agent_share/c": 0.0, "role_share/Thinker": 0.25,
-        "role_share/Worker": 0.5, "role_share/Verifier": 0.25,
+        "trajectories/failed": 1.0, "agent_share/a": 0.25, "agent_share/b": 0.75, "agent_share/c": 0.0,
+        "role_share/Thinker": 0.25, "role_share/Worker": 0.5, "role_share/Verifier": 0.25,
     }  # fmt: skip

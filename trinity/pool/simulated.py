@@ -13,6 +13,7 @@ from trinity import keyed
 from trinity.errors import UserError
 from trinity.pool.base import Completion, DecodeParameters, Message, Pool
 
+_DOMAINS = ("math", "choice", "text")
 _ROLE = re.compile(r"You are the (Thinker|Worker|Verifier)")
 _ARITHMETIC = re.compile(r"(\d+) \* (\d+) ([+-]) (\d+)")
 _OPTIONS = re.compile(r"(largest|smallest).*?A\) (\d+) B\) (\d+) C\) (\d+) D\) (\d+)", re.DOTALL)
@@ -59,6 +60,13 @@ class SimulatedPool(Pool):
             rates = [*agent.skill.values(), agent.thinker_bonus, agent.verifier_accuracy]
             if not all(0.0 <= rate <= 1.0 for rate in rates):
                 raise UserError(f"Simulated agent {agent.name!r} has a probability outside [0, 1]: {rates}.")
+            if unknown := sorted(agent.skill.keys() - set(_DOMAINS)):
+                raise UserError(
+                    f"Simulated agent {agent.name!r} has a skill in {', '.join(unknown)}, but its questions "
+                    f"are of {', '.join(_DOMAINS)}; rename it."
+                )
+        if not 0.0 <= ceiling <= 1.0:
+            raise UserError(f"The simulated pool's ceiling is {ceiling}, but must lie in [0, 1].")
         self._agents = tuple(agents)
         self._seed = seed
         self._ceiling = ceiling
