@@ -32,6 +32,7 @@ class Server:
 
     def __init__(self) -> None:
         self.base = ""
+        self.connections: Callable[[], int] = lambda: 0
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.authorizations: list[str | None] = []
@@ -78,6 +79,7 @@ async def server() -> AsyncIterator[Server]:
     app.router.add_post("/{path:.*}", state.handle)
     async with TestServer(app) as running:
         state.base = str(running.make_url("/api/v1"))
+        state.connections = lambda: len(running.runner.server.connections)
         yield state
 
 
@@ -374,6 +376,16 @@ async def test_a_failed_call_frees_its_place(server, make):
         await pool.complete(0, MESSAGES, DecodeParameters())
     server.returns(chat())
     assert (await pool.complete(0, MESSAGES, DecodeParameters())).text == "2"
+
+
+async def test_closing_the_pool_closes_its_connections(server, make, model):
+    pool = make(model)
+    await pool.complete(0, MESSAGES, DecodeParameters())
+    assert server.connections() == 1
+    await pool.aclose()
+    async with asyncio.timeout(5):
+        while server.connections():
+            await asyncio.sleep(0)
 
 
 async def test_a_pool_can_be_used_after_another_was_closed(server, make, model):

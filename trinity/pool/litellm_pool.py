@@ -4,7 +4,6 @@ import asyncio
 import functools
 import importlib
 import ipaddress
-import logging
 import math
 import os
 import re
@@ -192,12 +191,11 @@ class LiteLLMPool(Pool):
 
 @functools.lru_cache(maxsize=1)
 def _litellm() -> Any:
-    """LiteLLM, imported late (it takes seconds) and made silent."""
+    """LiteLLM, imported late (it takes seconds) and kept from printing."""
     # Without it the import fetches a price file from the network.
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
-    logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     return litellm
 
 
