@@ -8,15 +8,6 @@ import pytest
 
 
 @pytest.fixture
-def shared_data() -> Path:
-    """The folder of public benchmark files, kept beside the repository."""
-    folder = Path(__file__).parents[2].parent / "shared" / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no benchmark files in {folder}")
-    return folder
-
-
-@pytest.fixture
 def write_rows(tmp_path: Path) -> Callable[..., str]:
     """Writes rows as JSON Lines, gzip if the name says so, and gives the path."""
 

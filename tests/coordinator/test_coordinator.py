@@ -1,0 +1,108 @@
+"""Transcript -> logits of every candidate."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from trinity.coordinator.coordinator import Coordinator
+from trinity.coordinator.encoding import TranscriptEncoder
+from trinity.coordinator.engine import Engine
+from trinity.coordinator.heads import LinearHead, normalise_hidden
+from trinity.coordinator.parameters import ParameterLayout
+from trinity.coordinator.slm import SLM
+from trinity.coordinator.svf import decompose
+
+SEGMENTS = ["What is 2 + 2?", "\n\nWorker (agent 1):\nfour"]
+
+
+@pytest.fixture
+def make(random_slm: SLM):
+    made: list[Coordinator] = []
+
+    def build(*, svf: bool = True, hidden_norm="rms") -> Coordinator:
+        head = LinearHead(random_slm.hidden_size, agents=3)
+        adapted = decompose(random_slm) if svf else None
+        tensors = {"head.weight": head.weight}
+        if adapted is not None:
+            tensors["svf"] = torch.ones(adapted.n_scales)
+        layout = ParameterLayout.of(tensors, {})
+        engine = Engine(random_slm, layer=random_slm.layers - 2)
+        made.append(Coordinator(TranscriptEncoder(random_slm), engine, adapted, head, layout, hidden_norm))
+        return made[-1]
+
+    yield build
+    for coordinator in made:
+        coordinator.close()
+
+
+def thetas(coordinator: Coordinator, candidates: int) -> torch.Tensor:
+    n = coordinator.layout.n
+    return 1 + 0.1 * torch.randn(candidates, n, generator=torch.Generator().manual_seed(0))
+
+
+def test_logits_are_the_head_on_the_adapted_hidden_state(make) -> None:
+    coordinator = make()
+    population = thetas(coordinator, 2)
+    coordinator.load(population)
+    agents, roles = coordinator.decide(1, SEGMENTS)
+
+    parts = coordinator.layout.unpack(population[1])
+    ids = coordinator.encoder.encode(SEGMENTS).ids
+    hidden = coordinator.engine.hidden(ids, coordinator.svf.weights(parts["svf"]))
+    wanted = parts["head.weight"] @ normalise_hidden(hidden, "rms")
+    np.testing.assert_allclose(np.concatenate([agents, roles]), wanted.numpy(), rtol=1e-5)
+    assert (len(agents), len(roles)) == (3, 3)
+
+
+async def test_a_decision_does_not_depend_on_what_else_is_decided(make) -> None:
+    alone, crowded = make(), make()
+    for coordinator in (alone, crowded):
+        coordinator.load(thetas(coordinator, 4))
+    for candidate in reversed(range(4)):
+        await crowded.logits(SimpleNamespace(candidate=candidate), [*SEGMENTS, "\n\nVerifier: no"])
+    wanted = await alone.logits(SimpleNamespace(candidate=2), SEGMENTS)
+    found = await crowded.logits(SimpleNamespace(candidate=2), SEGMENTS)
+    assert all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
+
+
+def test_without_svf_one_forward_serves_all_candidates(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = make(svf=False)
+    coordinator.load(thetas(coordinator, 3))
+    first = coordinator.decide(0, SEGMENTS)
+    monkeypatch.setattr(coordinator.engine, "hidden", lambda ids, weights: pytest.fail("a second forward"))
+    second = coordinator.decide(1, SEGMENTS)
+    assert not np.array_equal(first[0], second[0])
+
+
+def test_the_zero_head_has_no_preference(make) -> None:
+    coordinator = make()
+    theta = torch.cat([torch.zeros(6 * 64), torch.ones(coordinator.svf.n_scales)])
+    coordinator.load(theta[None])
+    agents, roles = coordinator.decide(0, SEGMENTS)
+    assert not agents.any()
+    assert not roles.any()
+
+
+def test_a_new_population_replaces_the_old_one(make) -> None:
+    coordinator = make()
+    population = thetas(coordinator, 2)
+    coordinator.load(population)
+    second = coordinator.decide(1, SEGMENTS)
+    coordinator.load(population[1:])
+    again = coordinator.decide(0, SEGMENTS)
+    assert np.array_equal(second[0], again[0])
+
+
+@pytest.mark.parametrize("norm", ["rms", "l2", "none"])
+def test_the_hidden_norm_scales_the_logits(make, norm: str) -> None:
+    rms, other = make(), make(hidden_norm=norm)
+    for coordinator in (rms, other):
+        coordinator.load(thetas(coordinator, 1))
+    ids = rms.encoder.encode(SEGMENTS).ids
+    raw = rms.engine.hidden(ids, rms._population[0].weights).norm()
+    ratio = {"rms": 1.0, "l2": 1 / 8, "none": float(raw) / 8}[norm]
+    np.testing.assert_allclose(
+        other.decide(0, SEGMENTS)[0], rms.decide(0, SEGMENTS)[0] * ratio, rtol=1e-4, atol=1e-6
+    )

@@ -1,0 +1,165 @@
+"""CoordinatorModule outside of a trainer."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+
+from trinity.data import TaskDataModule
+from trinity.episode.rollout import EpisodeSettings
+from trinity.episode.scheduler import Graded
+from trinity.errors import UserError
+from trinity.module import BlockScales, CoordinatorModule, SelectionSettings, SVFSettings
+from trinity.optimizers.sep_cma import SepCMAES
+from trinity.pool.base import Completion, DecodeParameters, Message, Pool
+from trinity.tasks.task import Task, TaskSource, TaskSplits
+
+Make = Callable[..., CoordinatorModule]
+
+
+def test_s3_theta_is_the_head_then_the_scales(make_module: Make) -> None:
+    module = make_module()
+    module.configure_model()
+    assert [block.name for block in module.layout.blocks] == ["head.weight", "svf"]
+    theta = module.theta()
+    assert theta.shape == (module.layout.n,) == (5 * 32 + 192,)
+    assert not theta[:160].any()
+    assert (theta[160:] == 1).all()
+    assert torch.equal(module.initial_theta, theta)
+
+
+def test_the_optimizer_searches_theta_in_the_blocks_units(make_module: Make) -> None:
+    module = make_module(block_scales=BlockScales(head=2.0, svf=0.5))
+    module.configure_model()
+    optimizer = module.configure_optimizers()
+    assert isinstance(optimizer, SepCMAES)
+    deviations = optimizer.ask() - module.theta()
+    head, svf = deviations[:, :160].std(), deviations[:, 160:].std()
+    assert head / svf == pytest.approx(4.0, rel=0.1)
+    assert torch.equal(module.layout.scales(), torch.cat([torch.full((160,), 2.0), torch.full((192,), 0.5)]))
+
+
+def test_the_language_model_is_no_part_of_the_state(make_module: Make) -> None:
+    module = make_module()
+    module.configure_model()
+    assert set(module.state_dict()) == {"head.weight", "svf_scales"}
+    assert sum(p.numel() for p in module.parameters()) == module.layout.n
+
+
+def test_without_svf_theta_is_the_head(make_module: Make) -> None:
+    module = make_module(svf=SVFSettings(enabled=False))
+    module.configure_model()
+    assert [block.name for block in module.layout.blocks] == ["head.weight"]
+
+
+def played(module: CoordinatorModule, data: TaskDataModule, **options: object) -> list[tuple[object, ...]]:
+    thetas = module.initial_theta + torch.randn(
+        3, module.layout.n, generator=torch.Generator().manual_seed(0)
+    )
+    tasks = data.splits.train[:4]
+    results = module.play(thetas, tasks, stage="train", generation=2, **options)  # type: ignore[arg-type]
+    assert [r.candidate for r in results] == [c for c in range(3) for _ in range(4)]
+    return [
+        (r.task_id, r.reward, [(t.agent, t.role, t.completion.text) for t in r.trajectory.turns])
+        for r in results
+        if isinstance(r, Graded)
+    ]
+
+
+def test_concurrency_changes_nothing(make_module: Make, data: TaskDataModule) -> None:
+    crowd, single = make_module(concurrency=500), make_module(concurrency=1)
+    for module in (crowd, single):
+        module.configure_model()
+    assert played(crowd, data) == played(single, data)
+
+
+def test_candidates_share_their_draws_unless_told_otherwise(make_module: Make, data: TaskDataModule) -> None:
+    module = make_module()
+    module.configure_model()
+    same = module.initial_theta.repeat(2, 1)
+    tasks = data.splits.train
+
+    def choices(*, shared_draws: bool) -> list[list[list[tuple[int, int]]]]:
+        results = module.play(same, tasks, stage="train", generation=0, shared_draws=shared_draws)
+        by_candidate: list[list[list[tuple[int, int]]]] = [[], []]
+        for r in results:
+            assert isinstance(r, Graded)
+            by_candidate[r.candidate].append([(t.agent, t.role) for t in r.trajectory.turns])
+        return by_candidate
+
+    shared = choices(shared_draws=True)
+    assert shared[0] == shared[1]
+    apart = choices(shared_draws=False)
+    assert apart[0] != apart[1]
+
+
+def test_training_samples_and_evaluation_takes_the_largest(make_module: Make, data: TaskDataModule) -> None:
+    module = make_module()
+    module.configure_model()
+    # The zero head has no largest logit: argmax takes the first agent and role each time, sampling doesn't.
+    for stage, varied in (("train", True), ("validation", False)):
+        results = module.play(module.initial_theta[None], data.splits.train, stage=stage, generation=0)
+        choices = {(t.agent, t.role) for r in results if isinstance(r, Graded) for t in r.trajectory.turns}
+        assert (len(choices) > 1) is varied
+    sampling = make_module(selection=SelectionSettings(evaluation="sample"))
+    sampling.configure_model()
+    results = sampling.play(sampling.initial_theta[None], data.splits.train, stage="validation", generation=0)
+    assert len({t.agent for r in results if isinstance(r, Graded) for t in r.trajectory.turns}) > 1
+
+
+class OneTask(TaskSource):
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def load(self) -> TaskSplits:
+        return TaskSplits([self.task], [self.task], [self.task])
+
+
+@pytest.mark.parametrize(
+    ("task", "named"),
+    [
+        (Task("a", "code", "q", "{}", "code", "code"), "sandbox"),
+        (Task("a", "math", "q", "\\frac{1}{", "math", "boxed"), "cannot be read"),
+        (Task("a", "choice", "q", "E", "choice", "letter"), "cannot be read"),
+    ],
+)
+def test_a_task_that_cannot_be_graded_is_found_before_anything_is_paid(
+    make_module: Make, task: Task, named: str
+) -> None:
+    with pytest.raises(UserError, match=named):
+        make_module().prepare(TaskDataModule(OneTask(task), minibatch=1))
+
+
+class SilentPool(Pool):
+    """Answers nothing but an echo of the agent asked, and counts."""
+
+    agents = ("a", "b")
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        return Completion(f"Answer: {agent}")
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def test_closing_lets_the_pool_go() -> None:
+    pool = SilentPool()
+    module = CoordinatorModule(pool)
+    module.close()
+    assert pool.closed
+
+
+def test_the_paper_presets_episode_options_reach_the_rollout(make_module: Make, data: TaskDataModule) -> None:
+    module = make_module(episode=EpisodeSettings(verifier_first="end", router_view="workers"))
+    module.configure_model()
+    theta = module.initial_theta.clone()
+    weight = theta[:160].view(5, 32)
+    ids = module.coordinator.encoder.encode([data.splits.train[0].query]).ids
+    weight[4] = module.coordinator.engine.hidden(ids, {})  # towards the Verifier
+    results = module.play(theta[None], data.splits.train[:1], stage="validation", generation=0)
+    assert isinstance(results[0], Graded)
+    assert results[0].trajectory.stop == "verifier_first"
+    assert results[0].reward == 0
