@@ -34,6 +34,12 @@ def test_sampling_inverts_the_cumulative_distribution(values: list[float], unifo
     assert uniform <= p[: index + 1].sum() + 1e-12
 
 
+def test_a_sum_that_rounds_below_1_leaves_no_gap_at_the_end() -> None:
+    rows = [keyed.generator("rounding", i).normal(size=8) for i in range(300)]
+    assert any(np.cumsum(probabilities(values))[-1] < 1 for values in rows), "else this shows nothing"
+    assert {choose(values, "sample", 1 - 2.0**-53)[0] for values in rows} == {7}
+
+
 @settings(max_examples=100, deadline=None)
 @given(logits, uniforms)
 def test_argmax_takes_the_largest_logit_whatever_the_number(values: list[float], uniform: float) -> None:

@@ -212,6 +212,20 @@ async def test_candidates_share_their_numbers_unless_they_are_told_not_to(play: 
     assert len({tuple(one) for one in own}) > 4
 
 
+def test_every_part_of_a_draws_key_counts() -> None:
+    drawn = [
+        Draw(seed, stage, generation, candidate).uniform(task, turn, what)
+        for seed in (0, 1)
+        for stage in ("train", "validation")
+        for generation in (0, 1)
+        for candidate in (None, 0, 1)
+        for task in ("t", "u")
+        for turn in (0, 1)
+        for what in ("agent", "role")
+    ]
+    assert len(set(drawn)) == len(drawn)
+
+
 keys = st.tuples(st.integers(0, 9), st.text(max_size=3), st.integers(0, 9), st.none() | st.integers(0, 9))
 places = st.tuples(st.text(max_size=3), st.integers(0, 5), st.sampled_from(["agent", "role"]))
 
