@@ -1,5 +1,6 @@
 """A progress bar of generations: J, cost, time left."""
 
+import time
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -17,9 +18,12 @@ class GenerationProgress(Callback):
         self._progress: Progress | None = None
         self._task: Any = None
         self._spent = 0.0
+        self._started = 0.0
+        self.training_seconds = 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar."""
+        self._started = time.monotonic()
         if not self._console.is_terminal:
             return
         self._progress = Progress(
@@ -46,7 +50,7 @@ class GenerationProgress(Callback):
         if update is None:
             return
         j = update.metrics.get("J/population_mean", float("nan"))
-        self._spent += sum(graded.trajectory.cost for graded in update.ledger.kept)
+        self._spent += update.ledger.cost
         found = trainer.callback_metrics.get("J/validation")
         validation = "-" if found is None else f"{float(found):.3f}"
         if self._progress is None:
@@ -60,8 +64,19 @@ class GenerationProgress(Callback):
                 self._task, completed=trainer.global_step, j=j, validation=validation, cost=self._spent
             )
 
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Say how long it took, validations included."""
+        self.training_seconds = time.monotonic() - self._started
+        self._close()
+        self._console.print(
+            f"Trained to generation {trainer.global_step} in {self.training_seconds:.0f} s.", highlight=False
+        )
+
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Close the bar, also after a failure."""
+        self._close()
+
+    def _close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -27,6 +27,7 @@ from trinity.evaluation.report import Report
 from trinity.evaluation.statistics import detectable_difference
 from trinity.module import CoordinatorModule
 
+_TABLE_WIDTH = 110
 _TRAINER_DEFAULTS: dict[str, Any] = {
     "max_epochs": -1,
     "max_steps": 60,
@@ -149,7 +150,7 @@ class TrinityCLI(LightningCLI):
         )
         history = next(c for c in self.trainer.callbacks if isinstance(c, JLogger))  # type: ignore[attr-defined]
         report = Report(comparison, splits.test, model.theta(), model.seed, history.j_series)
-        report.print(Console())
+        report.print(Console(width=None if console.is_terminal else _TABLE_WIDTH))
         report.write(self.folder)
         console.print(f"Run folder: {self.folder}")
 
@@ -177,20 +178,27 @@ def _quiet() -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
+def run(argv: Sequence[str], stack: ExitStack) -> TrinityCLI:
+    """Train and report as `trinity-fit` does, and return what it used; the stack closes it.
+
+    Raises UserError for a mistake, and exits with code 2 for one in the options themselves.
+    """
+    _quiet()
+    return TrinityCLI(
+        stack,
+        args=["fit", *argv],
+        trainer_defaults=_TRAINER_DEFAULTS,
+        seed_everything_default=0,
+        parser_class=_Parser,
+        parser_kwargs={"prog": "trinity-fit"},
+    )
+
+
 def fit(argv: Sequence[str] | None = None) -> None:
     """`trinity-fit`."""
-    _quiet()
-    arguments = list(sys.argv[1:] if argv is None else argv)
     with ExitStack() as stack:
         try:
-            TrinityCLI(
-                stack,
-                args=["fit", *arguments],
-                trainer_defaults=_TRAINER_DEFAULTS,
-                seed_everything_default=0,
-                parser_class=_Parser,
-                parser_kwargs={"prog": "trinity-fit"},
-            )
+            run(sys.argv[1:] if argv is None else argv, stack)
         except UserError as error:
             print(f"trinity-fit: {error}", file=sys.stderr)
             sys.exit(2)

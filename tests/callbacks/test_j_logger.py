@@ -29,7 +29,8 @@ class Logger:
 def update(generation: int, reward: int) -> Update:
     completion = Completion("Answer: 1", prompt_tokens=10, completion_tokens=4, cost=0.5)
     path = Trajectory(0, "t", (Turn(1, Role.WORKER, completion, "Answer: 1"),), "turns", "Answer: 1")
-    ledger = Ledger([Graded(path, reward)], 2, Counter({("agent-0", "timeout"): 1}))
+    graded = Graded(path, reward)
+    ledger = Ledger([graded], [graded], Counter({("agent-0", "timeout"): 1}))
     return Update(generation, ledger, {"J/population_mean": float(reward), "sigma": 0.1})
 
 
@@ -60,8 +61,9 @@ def test_a_generation_is_a_row_in_every_logger_and_in_the_file(make_module, tmp_
     assert second["trajectories/all"] == 3
     assert (second["trajectories/right"], second["trajectories/dropped"]) == (1, 2)
     assert second["trajectories/failed"] == 1
-    assert (second["turns"], second["prompt_tokens"], second["completion_tokens"]) == (1, 10, 4)
-    assert (second["spent/trajectories"], second["spent/usd"]) == (6, 1.0)
+    # What was dropped was paid for all the same.
+    assert (second["turns"], second["prompt_tokens"], second["completion_tokens"]) == (1, 20, 8)
+    assert (second["spent/trajectories"], second["spent/usd"]) == (6, 2.0)
     with (tmp_path / "generations.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["J/population_mean"] for row in rows] == ["0.0", "1.0"]

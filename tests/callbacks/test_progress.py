@@ -13,10 +13,13 @@ from trinity.objectives.ledger import Ledger
 
 def test_a_line_a_generation(make_module, capsys: pytest.CaptureFixture[str]) -> None:
     module, callback = make_module(), GenerationProgress()
-    module.update = Update(6, Ledger([], 0, Counter()), {"J/population_mean": 0.25})
+    module.update = Update(6, Ledger([], [], Counter()), {"J/population_mean": 0.25})
     metrics = {"J/validation": torch.tensor(0.5)}
     trainer = SimpleNamespace(global_step=7, max_steps=40, callback_metrics=metrics)
     callback.on_train_start(trainer, module)
     callback.on_train_epoch_end(trainer, module)
-    callback.teardown(trainer, module, "fit")
-    assert capsys.readouterr().out == "generation 7/40  J 0.250  validation 0.500  $0.00\n"
+    callback.on_train_end(trainer, module)
+    first, last = capsys.readouterr().out.splitlines()
+    assert first == "generation 7/40  J 0.250  validation 0.500  $0.00"
+    assert last.startswith("Trained to generation 7 in ")
+    assert callback.training_seconds > 0

@@ -43,12 +43,21 @@ def test_rewards_leave_out_what_could_not_be_finished(
     assert mean(found) == 1.0
 
 
-def test_nothing_finished_is_an_error_that_names_agents_and_causes(
+def test_an_agent_that_answers_nothing_is_left_out_with_a_warning(
     make_runner: Any, tasks: list[Task]
 ) -> None:
     runner = make_runner(fails=lambda agent, question: agent == 1)
-    with pytest.raises(UserError, match=r"None of the 30 .*knows-green: quota \(30x\)"):
-        evaluation(runner).single(1, tasks)
+    with pytest.warns(UserWarning, match=r"30 of 30 .*knows-green: quota \(30x\)"):
+        assert list(evaluation(runner).singles(tasks)) == [AGENTS[0], *AGENTS[2:]]
+
+
+def test_a_coordinator_that_finishes_nothing_is_an_error(
+    make_runner: Any, expert: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(fails=lambda agent, question: True)
+    settings = EvaluationSettings()
+    with pytest.warns(UserWarning), pytest.raises(UserError, match="none of the 30 held-out tasks"):
+        compare(evaluation(runner), lambda: expert, lambda: expert, tasks, tasks, settings, "argmax")
 
 
 def test_random_routing_samples_uniform_choices_by_the_seed(make_runner: Any, tasks: list[Task]) -> None:

@@ -109,3 +109,12 @@ def test_the_table_shows_every_row_with_its_interval(report: Report) -> None:
         assert row.label in printed
         assert str(row.estimate) in printed
     assert "seed 3" in printed
+
+
+def test_what_could_not_be_measured_is_null_and_has_no_row(tasks: list[Task]) -> None:
+    lonely = Comparison(initial={}, trained=wins(tasks, "red"), single={}, random={tasks[0].id: 1})
+    report = Report(lonely, tasks, THETA, 3, [0.25])
+    summary = report.summary()
+    assert summary["initial"] is summary["per_question_best"] is summary["best_by_domain"] is None
+    assert "gain_over_best_single" not in summary
+    assert [row.label for row in report.rows()] == ["trained coordinator", "random routing"]

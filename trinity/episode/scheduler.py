@@ -1,6 +1,7 @@
 """Many trajectories at once."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -56,6 +57,12 @@ class Failure:
     task_id: str
     agent: str
     cause: str
+
+
+def most_common(failures: Sequence[Failure]) -> str:
+    """The three most common causes, each with its agent and count."""
+    counts = Counter((failure.agent, failure.cause) for failure in failures)
+    return ", ".join(f"{agent}: {cause} ({n}x)" for (agent, cause), n in counts.most_common(3))
 
 
 async def run_jobs(

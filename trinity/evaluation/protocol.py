@@ -1,6 +1,6 @@
 """The final comparison: a trained coordinator against its baselines, all on the same held-out tasks."""
 
-from collections import Counter
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +9,7 @@ from trinity import keyed
 from trinity.episode.policy import Policy, Selection
 from trinity.episode.roles import Role
 from trinity.episode.rollout import Draw, EpisodeSettings
-from trinity.episode.scheduler import Failure, Graded, Job
+from trinity.episode.scheduler import Failure, Graded, Job, most_common
 from trinity.errors import UserError
 from trinity.evaluation.baselines import (
     RecordingPolicy,
@@ -65,13 +65,13 @@ class Comparison:
     @property
     def per_question_best(self) -> Rewards:
         """1 where any single agent is right: the ceiling of routing one call, lucky hits counted in."""
-        tasks = set.intersection(*(set(rewards) for rewards in self.single.values()))
+        tasks = set[str]().union(*self.single.values()).intersection(*self.single.values())
         return {task: max(rewards[task] for rewards in self.single.values()) for task in tasks}
 
     @property
-    def best_single(self) -> str:
+    def best_single(self) -> str | None:
         """The single agent with the highest mean on these tasks, chosen with hindsight."""
-        return max(self.single, key=lambda agent: _mean(self.single[agent]))
+        return max(self.single, key=lambda agent: _mean(self.single[agent]), default=None)
 
     def best_by_domain(self, tasks: Sequence[Task]) -> tuple[Rewards, dict[str, str]]:
         """The best single agent of each domain, chosen with hindsight, and which one it is."""
@@ -82,9 +82,12 @@ class Comparison:
             restricted = {
                 a: {t: r for t, r in all_.items() if t in inside} for a, all_ in self.single.items()
             }
-            agent = max(restricted, key=lambda a: _mean(restricted[a]))
+            measured = {agent: found for agent, found in restricted.items() if found}
+            if not measured:
+                continue
+            agent = max(measured, key=lambda a: _mean(measured[a]))
             chosen[domain] = agent
-            rewards |= restricted[agent]
+            rewards |= measured[agent]
         return rewards, chosen
 
 
@@ -117,16 +120,16 @@ class Evaluation:
         stage: str = "evaluation",
         max_turns: int | None = None,
     ) -> Rewards:
-        """Reward by task id; tasks lost to infrastructure failures are left out."""
+        """Reward by task id; tasks lost to infrastructure failures are left out, with a warning."""
         jobs = [Job(task, 0, Draw(self._seed, stage, 0)) for task in tasks]
         results = self._runner.run(policy, jobs, selection, max_turns)
         rewards = {result.task_id: result.reward for result in results if isinstance(result, Graded)}
-        if not rewards:
-            lost = Counter((r.agent, r.cause) for r in results if isinstance(r, Failure))
-            causes = ", ".join(f"{agent}: {cause} ({n}x)" for (agent, cause), n in lost.most_common(3))
-            raise UserError(
-                f"None of the {len(tasks)} evaluation tasks could be finished ({causes}); mend the cause "
-                "and go on from the last checkpoint with --ckpt_path."
+        failed = [result for result in results if isinstance(result, Failure)]
+        if failed:
+            warnings.warn(
+                f"{len(failed)} of {len(tasks)} evaluation tasks could not be finished "
+                f"({most_common(failed)}) and are left out.",
+                stacklevel=2,
             )
         return rewards
 
@@ -136,8 +139,9 @@ class Evaluation:
         return self.rewards(policy, tasks, max_turns=1)
 
     def singles(self, tasks: Sequence[Task]) -> dict[str, Rewards]:
-        """Each agent alone, by name."""
-        return {name: self.single(index, tasks) for index, name in enumerate(self._agents)}
+        """Each agent alone, by name; an agent that answered nothing is left out."""
+        found = {name: self.single(index, tasks) for index, name in enumerate(self._agents)}
+        return {name: rewards for name, rewards in found.items() if rewards}
 
     def random(self, tasks: Sequence[Task]) -> Rewards:
         """Agent and role uniformly at random in each turn."""
@@ -197,6 +201,11 @@ def compare(
     random = evaluation.random(tasks)
     initial_rewards = evaluation.rewards(initial(), tasks, selection="sample", stage="initial")
     trained_rewards = evaluation.rewards(trained(), tasks, selection=selection)
+    if not trained_rewards:
+        raise UserError(
+            f"The trained coordinator could finish none of the {len(tasks)} held-out tasks; mend the cause "
+            "that the warning names and evaluate again with --ckpt_path."
+        )
     if settings.controls:
         schedule = evaluation.find_schedule(search_tasks[: settings.control_tasks])
         state_blind = evaluation.schedule(schedule, tasks)

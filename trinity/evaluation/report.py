@@ -77,13 +77,14 @@ class Report:
         """Every policy's J with its interval, and the paired gain of the trained coordinator."""
         trained = self._comparison.trained
         return [
-            Row(
-                label,
-                proportion(rewards.values()),
-                None if rewards is trained else paired_difference(trained, rewards),
-            )
+            Row(label, proportion(rewards.values()), None if rewards is trained else self._gain(rewards))
             for label, rewards in self._policies().items()
         ]
+
+    def _gain(self, rewards: Rewards) -> Estimate | None:
+        """How far the trained coordinator is above a policy, on the tasks that both finished."""
+        trained = self._comparison.trained
+        return paired_difference(trained, rewards) if trained.keys() & rewards.keys() else None
 
     def print(self, console: Console) -> None:
         """The table."""
@@ -100,11 +101,11 @@ class Report:
         console.print(table)
 
     def summary(self) -> dict[str, Any]:
-        """What summary.json holds."""
+        """What summary.json holds; null stands for what could not be measured."""
         c = self._comparison
 
-        def estimate(rewards: Rewards) -> dict[str, float]:
-            return asdict(proportion(rewards.values()))
+        def estimate(rewards: Rewards, **more: Any) -> dict[str, Any] | None:
+            return asdict(proportion(rewards.values())) | more if rewards else None
 
         found: dict[str, Any] = {
             "seed": self._seed,
@@ -116,14 +117,15 @@ class Report:
             "trained": estimate(c.trained),
             "single": {agent: estimate(rewards) for agent, rewards in c.single.items()},
             "random": estimate(c.random),
-            "best_by_domain": estimate(self._by_domain) | {"agents": self._domain_agents},
+            "best_by_domain": estimate(self._by_domain, agents=self._domain_agents),
             "per_question_best": estimate(c.per_question_best),
-            "gain_over_best_single": asdict(paired_difference(c.trained, c.single[c.best_single]))
-            | {"agent": c.best_single},
         }
+        gain = None if c.best_single is None else self._gain(c.single[c.best_single])
+        if gain is not None:
+            found["gain_over_best_single"] = asdict(gain) | {"agent": c.best_single}
         if c.state_blind is not None and c.schedule is not None:
             steps = [[agent, role.name.lower()] for agent, role in c.schedule]
-            found["state_blind"] = estimate(c.state_blind) | {"schedule": steps}
+            found["state_blind"] = estimate(c.state_blind, schedule=steps)
         if c.shuffled is not None:
             found["shuffled"] = estimate(c.shuffled)
         return found

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trinity.episode.roles import Role
-from trinity.episode.scheduler import Failure, Graded
+from trinity.episode.scheduler import Failure, Graded, most_common
 from trinity.errors import UserError
 
 
@@ -16,13 +16,19 @@ from trinity.errors import UserError
 class Ledger:
     """The account of one generation.
 
-    `dropped` counts all trajectories of a task on which any candidate failed: the pairing of candidates
-    stays, and none gains by failing on hard tasks. `failures` counts the failed ones by (agent, cause).
+    All trajectories of a task on which any candidate failed are dropped: the pairing of candidates stays, and
+    none gains by failing on hard tasks. `lost` holds the finished ones of these, which cost money all the
+    same; `failures` counts the failed ones by (agent, cause).
     """
 
     kept: list[Graded]
-    dropped: int
+    lost: list[Graded]
     failures: Counter[tuple[str, str]]
+
+    @property
+    def dropped(self) -> int:
+        """Those without a part in the fitness."""
+        return len(self.lost) + self.failures.total()
 
     @property
     def trajectories(self) -> int:
@@ -44,6 +50,11 @@ class Ledger:
         """J over everything kept."""
         return self.right / len(self.kept)
 
+    @property
+    def cost(self) -> float:
+        """What all finished trajectories cost, in US dollars."""
+        return sum(graded.trajectory.cost for graded in (*self.kept, *self.lost))
+
     def fitness(self, candidates: int) -> Tensor:
         """Mean reward of each candidate over the kept tasks, shape (candidates,), float32."""
         total, count = torch.zeros(candidates), torch.zeros(candidates)
@@ -53,18 +64,19 @@ class Ledger:
         return total / count
 
     def metrics(self, agents: Sequence[str]) -> dict[str, float]:
-        """Means over the kept trajectories, and counts, by log tag."""
+        """Means over the kept trajectories, counts, and what all finished ones cost, by log tag."""
         turns = [turn for graded in self.kept for turn in graded.trajectory.turns]
         paths = [graded.trajectory for graded in self.kept]
+        finished = paths + [graded.trajectory for graded in self.lost]
         accepted = sum(path.stop == "accepted" for path in paths)
         cut = sum(turn.completion.finish_reason == "length" for turn in turns)
         return {
             "turns": len(turns) / len(paths),
             "accepted_share": accepted / len(paths),
-            "prompt_tokens": float(sum(path.prompt_tokens for path in paths)),
-            "completion_tokens": float(sum(path.completion_tokens for path in paths)),
-            "cost_usd": sum(path.cost for path in paths),
-            "calls": float(len(turns)),
+            "prompt_tokens": float(sum(path.prompt_tokens for path in finished)),
+            "completion_tokens": float(sum(path.completion_tokens for path in finished)),
+            "cost_usd": self.cost,
+            "calls": float(sum(len(path.turns) for path in finished)),
             "cut_by_length": float(cut),
             "trajectories/all": float(self.trajectories),
             "trajectories/right": float(self.right),
@@ -86,13 +98,14 @@ def account(results: Sequence[Graded | Failure], max_dropped_share: float) -> Le
     """
     failed = [result for result in results if isinstance(result, Failure)]
     failed_tasks = {failure.task_id for failure in failed}
-    kept = [r for r in results if isinstance(r, Graded) and r.task_id not in failed_tasks]
-    ledger = Ledger(kept, len(results) - len(kept), Counter((f.agent, f.cause) for f in failed))
+    finished = [result for result in results if isinstance(result, Graded)]
+    kept = [graded for graded in finished if graded.task_id not in failed_tasks]
+    lost = [graded for graded in finished if graded.task_id in failed_tasks]
+    ledger = Ledger(kept, lost, Counter((f.agent, f.cause) for f in failed))
     if ledger.dropped > max_dropped_share * len(results) or not kept:
-        causes = ", ".join(f"{agent}: {cause} ({n}x)" for (agent, cause), n in ledger.failures.most_common(3))
         raise UserError(
             f"{ledger.dropped} of {len(results)} trajectories were lost to infrastructure failures "
-            f"({causes}), more than the allowed share {max_dropped_share}; nothing was learned from this "
-            "generation. Mend the cause and go on from the last checkpoint with --ckpt_path."
+            f"({most_common(failed)}), but at most a share of {max_dropped_share} may be; mend the cause "
+            "and go on from the last checkpoint with --ckpt_path."
         )
     return ledger

@@ -67,14 +67,14 @@ class SimulatedPool(Pool):
                 )
         if not 0.0 <= ceiling <= 1.0:
             raise UserError(f"The simulated pool's ceiling is {ceiling}, but must lie in [0, 1].")
-        self._agents = tuple(agents)
+        self.simulated = tuple(agents)
         self._seed = seed
-        self._ceiling = ceiling
+        self.ceiling = ceiling
 
     @property
     def agents(self) -> Sequence[str]:
         """The agents' names."""
-        return [agent.name for agent in self._agents]
+        return [agent.name for agent in self.simulated]
 
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """Answer as the simulated agent would. Raises UserError for a question that is not synthetic."""
@@ -84,7 +84,7 @@ class SimulatedPool(Pool):
         role = found.group(1) if found else "Worker"
         solved = _solve(user.partition("\n\n=== Turns so far ===\n")[0])
         key = f"{agent}|{system}|{user}"
-        who = self._agents[agent]
+        who = self.simulated[agent]
         if role == "Thinker":
             text = _plan(solved, who.thinker_bonus)
         elif role == "Worker":
@@ -99,7 +99,7 @@ class SimulatedPool(Pool):
         helps = [
             float(h) for turn, text in _TURN.findall(user) if turn == "Thinker" for h in _HELP.findall(text)
         ]
-        chance = min(skill.get(solved.domain, 0.0) + max(helps, default=0.0), self._ceiling)
+        chance = min(skill.get(solved.domain, 0.0) + max(helps, default=0.0), self.ceiling)
         if keyed.uniform("simulated", self._seed, "worker", key) < chance:
             return _answer(solved.domain, solved.right)
         which = int(keyed.uniform("simulated", self._seed, "error", key) * len(solved.wrong))
