@@ -64,6 +64,14 @@ class GenerationProgress(Callback):
                 self._task, completed=trainer.global_step, j=j, validation=validation, cost=self._spent
             )
 
+    def state_dict(self) -> dict[str, Any]:
+        """What the run has cost so far."""
+        return {"spent": self._spent}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on counting where the checkpoint's run stood."""
+        self._spent = state_dict["spent"]
+
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say how long it took, validations included."""
         self.training_seconds = time.monotonic() - self._started

@@ -23,3 +23,10 @@ def test_a_line_a_generation(make_module, capsys: pytest.CaptureFixture[str]) ->
     assert first == "generation 7/40  J 0.250  validation 0.500  $0.00"
     assert last.startswith("Trained to generation 7 in ")
     assert callback.training_seconds > 0
+
+
+def test_a_resumed_run_goes_on_counting_its_cost() -> None:
+    first, second = GenerationProgress(), GenerationProgress()
+    second.load_state_dict({"spent": 1.5})
+    first.load_state_dict(second.state_dict())
+    assert first.state_dict() == {"spent": 1.5}

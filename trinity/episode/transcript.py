@@ -1,5 +1,6 @@
 """What has been said so far, and how the coordinator and the LLMs see it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,6 +10,10 @@ from trinity.episode.verdict import Judgement
 from trinity.pool.base import Completion
 
 RouterView = Literal["all", "workers"]
+
+# An output must not pass itself off as another turn: a line that looks like the frame around turns is quoted.
+_FRAME = re.compile(r"^(?=[ \t]*(?:\[Turn \d|===))", re.MULTILINE)
+_QUOTED = "> "
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +58,6 @@ class Transcript:
 def render_turns(turns: Sequence[Turn]) -> str:
     """The turns as an LLM reads them; agents are not named: judge the text, not its author."""
     return "\n\n".join(
-        f"[Turn {number}] {turn.role.title}:\n{turn.shown}" for number, turn in enumerate(turns, start=1)
+        f"[Turn {number}] {turn.role.title}:\n{_FRAME.sub(_QUOTED, turn.shown)}"
+        for number, turn in enumerate(turns, start=1)
     )
