@@ -5,7 +5,7 @@ is made of, never as the control token, and the head's marker stands at the end 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -17,7 +17,9 @@ HEAD_MARKER = "\n<Head Input>"
 _MARKER_WORDS = HEAD_MARKER.strip()
 _SPELT_OUT = "< Head Input>"
 _SENTINEL = "\ue000transcript\ue000"
+_UNREADABLE = "?"
 _REMEMBERED_SEGMENTS = 4096
+_LEAST_ROOM = 128
 
 Rendering = Literal["raw", "chat_template"]
 ReadPosition = Literal["penultimate", "last"]
@@ -58,19 +60,25 @@ class TranscriptEncoder:
         context: int | None = None,
     ) -> None:
         self._tokenizer = slm.tokenizer
-        self._controls = _control_pattern(slm.tokenizer)
-        self._control_ids = frozenset(slm.tokenizer.added_tokens_encoder.values())
+        controls = _control_tokens(slm.tokenizer)
+        self._controls = _any_of(controls)
+        self._control_ids = frozenset(controls.values())
+        self._unreadable: Ids = tuple(slm.tokenizer.encode(_UNREADABLE, add_special_tokens=False))
         self._segment = lru_cache(_REMEMBERED_SEGMENTS)(self._encode_segment)
         before, after = _template_parts(slm, rendering)
-        marker = self._plain(HEAD_MARKER)
-        self._before = self._with_controls(before)
-        self._after = marker + self._with_controls(after)
+        self._before = self._with_controls(before) if before else _beginning(slm.tokenizer)
+        self._marker = self._as_text(HEAD_MARKER)
+        self._after = self._marker + self._with_controls(after)
         if read_position == "last":
             self._after += (slm.eos_id,)
         limit = slm.context if context is None else min(context, slm.context)
         self._room = limit - len(self._before) - len(self._after)
-        if self._room < 64:
-            raise UserError(f"A context of {limit} tokens is too short for transcripts; allow at least 256.")
+        if self._room < _LEAST_ROOM:
+            needed = limit - self._room + _LEAST_ROOM
+            raise UserError(
+                f"A context of {limit} tokens is too short for transcripts with {slm.name}; "
+                f"allow at least {needed}."
+            )
 
     def encode(self, segments: Sequence[str]) -> Encoded:
         """The ids of a transcript: query and turns, each segment encoded on its own.
@@ -84,9 +92,12 @@ class TranscriptEncoder:
         return Encoded(self._before + body + self._after)
 
     def clip(self, text: str, max_tokens: int) -> str:
-        """The text in at most `max_tokens` tokens: head and tail, with a visible note between them."""
-        # No token is longer than its text, so short texts need no tokenizer.
-        if len(text.encode()) <= max_tokens:
+        """The text in at most `max_tokens` tokens: head and tail, with a visible note between them.
+
+        A text that is short enough comes back unchanged, and "" where not even the note would fit.
+        """
+        # Short plain texts need no tokenizer: none makes more than two tokens of one ASCII character.
+        if text.isascii() and 2 * len(text) < max_tokens:
             return text
         ids = self._plain(text)
         if len(ids) <= max_tokens:
@@ -109,19 +120,22 @@ class TranscriptEncoder:
 
     def _fitted(self, segments: Sequence[str], pieces: list[Ids]) -> list[Ids]:
         """Query and newest turns that fit; what alone is too long is cut in its middle."""
-        query = pieces[0]
-        if len(query) > self._room // 2:
-            query = self._segment(self.clip(_without_marker(segments[0]), self._room // 2))
+        turns = len(pieces) - 1
+        if not turns:
+            return [self._clipped(segments[0], self._room)]
+        # The query may take what the newest turn leaves, and half the room where both are long.
+        spare = self._room - len(pieces[-1]) - len(self._note(turns))
+        query = self._clipped(segments[0], max(spare, self._room // 2))
         left = self._room - len(query)
-        for first in range(1, len(pieces)):
-            note = self._note(first - 1)
-            if sum(map(len, pieces[first:])) + len(note) <= left:
-                return [query, note, *pieces[first:]]
-        if len(pieces) == 1:
-            return [query]
-        note = self._note(len(pieces) - 2)
-        newest = self.clip(_without_marker(segments[-1]), left - len(note))
-        return [query, note, self._segment(newest)]
+        for cut in range(turns):
+            note = self._note(cut)
+            if sum(map(len, pieces[cut + 1 :])) + len(note) <= left:
+                return [query, note, *pieces[cut + 1 :]]
+        note = self._note(turns - 1)
+        return [query, note, self._clipped(segments[-1], left - len(note))]
+
+    def _clipped(self, segment: str, max_tokens: int) -> Ids:
+        return self._segment(self.clip(_without_marker(segment), max_tokens))
 
     def _note(self, turns: int) -> Ids:
         return self._plain(f"\n\n[... {turns} turns cut ...]") if turns else ()
@@ -130,14 +144,30 @@ class TranscriptEncoder:
         return self._plain(_without_marker(text))
 
     def _plain(self, text: str) -> Ids:
-        """Text as text: a control token's spelling is broken in two, and its parts are encoded apart."""
+        """Text as text, and never the marker's ids: a byte that the tokenizer drops may have parted them."""
+        ids = self._as_text(text)
+        size = len(self._marker)
+        apart: list[int] = []
+        for i in ids:
+            apart.append(i)
+            if tuple(apart[-size:]) == self._marker:
+                apart[-1:-1] = self._unreadable
+        return tuple(apart)
+
+    def _as_text(self, text: str) -> Ids:
+        """A control token's spelling is broken in two, and its parts are encoded apart.
+
+        What still gives a control token (characters that the tokenizer has no other token for, or spellings
+        that its normalisation brings about) becomes a question mark, and so do lone surrogates, which are no
+        text.
+        """
         ids: list[int] = []
-        for piece in self._broken(text):
-            found = self._tokenizer.encode(piece, add_special_tokens=False)
-            if not self._control_ids.isdisjoint(found):
-                # A tokenizer that normalises text can bring a spelling about; single characters can't.
-                found = [i for char in piece for i in self._tokenizer.encode(char, add_special_tokens=False)]
-            ids.extend(i for i in found if i not in self._control_ids)
+        for piece in self._broken(text.encode(errors="replace").decode()):
+            for i in self._tokenizer.encode(piece, add_special_tokens=False, verbose=False):
+                if i in self._control_ids:
+                    ids.extend(self._unreadable)
+                else:
+                    ids.append(i)
         return tuple(ids)
 
     def _broken(self, text: str) -> list[str]:
@@ -161,11 +191,22 @@ def _without_marker(text: str) -> str:
     return text.replace(_MARKER_WORDS, _SPELT_OUT)
 
 
-def _control_pattern(tokenizer: Any) -> re.Pattern[str] | None:
-    spellings = [text for text in tokenizer.added_tokens_encoder if len(text) > 1]
-    if not spellings:
-        return None
-    return re.compile("|".join(re.escape(text) for text in sorted(spellings, key=len, reverse=True)))
+def _beginning(tokenizer: Any) -> Ids:
+    """The beginning-of-sequence token, for models that expect one."""
+    first = tuple(tokenizer.encode(""))[:1]
+    return first if first == (tokenizer.bos_token_id,) else ()
+
+
+def _control_tokens(tokenizer: Any) -> dict[str, int]:
+    """Spelling -> id of all added tokens, special or not; single characters such as a newline are text."""
+    special = set(tokenizer.all_special_ids)
+    added: dict[str, int] = tokenizer.added_tokens_encoder
+    return {text: i for text, i in added.items() if len(text) > 1 or i in special}
+
+
+def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:
+    longer = [re.escape(text) for text in spellings if len(text) > 1]
+    return re.compile("|".join(longer)) if longer else None
 
 
 def _template_parts(slm: SLM, rendering: Rendering) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 ROLES = 3
 
@@ -56,7 +57,5 @@ def normalise_hidden(hidden: Tensor, kind: HiddenNorm) -> Tensor:
     hidden = hidden.float()
     if kind == "none":
         return hidden
-    norm = hidden.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-    target = hidden.shape[-1] ** 0.5 if kind == "rms" else 1.0
-    scaled: Tensor = hidden / norm * target
-    return scaled
+    unit = functional.normalize(hidden, dim=-1)
+    return unit if kind == "l2" else unit * hidden.shape[-1] ** 0.5

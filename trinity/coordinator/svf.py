@@ -6,11 +6,12 @@ of 1 are bitwise W.
 """
 
 import hashlib
-import os
-import tempfile
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError
@@ -19,6 +20,8 @@ from torch import Tensor
 
 from trinity.coordinator.slm import SLM, cache_folder
 from trinity.errors import UserError
+
+_log = logging.getLogger(__name__)
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _CACHE_VERSION = "svd-1"
@@ -116,34 +119,49 @@ def decompose(
 
 
 def _factorise(weight: Tensor, folder: Path) -> Factors:
+    """The factors of W (out, in), from the cache where it holds them."""
     exact = weight.float().cpu().contiguous()
     key = hashlib.sha256(f"{_CACHE_VERSION} {tuple(exact.shape)} ".encode())
     key.update(exact.numpy().tobytes())
     path = folder / f"{key.hexdigest()}.safetensors"
-    found = _read(path, exact.shape)
-    if found is None:
+    found = _read(path)
+    if not _fits(found, exact):
         u, s, vt = torch.linalg.svd(exact, full_matrices=False)
         found = {"u": u.contiguous(), "s": s, "vt": vt.contiguous()}
         _write(path, found)
-    on_device = {name: tensor.to(weight.device) for name, tensor in found.items()}
-    return Factors(weight, on_device["u"], on_device["s"], on_device["vt"])
+    # Copied, as tensors of a file lie unaligned, and alignment can change the last bit of a product: whether
+    # the factors were in the cache must not show.
+    copies = {name: tensor.to(weight.device, copy=True) for name, tensor in found.items()}
+    return Factors(weight, copies["u"], copies["s"], copies["vt"])
 
 
-def _read(path: Path, shape: torch.Size) -> dict[str, Tensor] | None:
-    """The stored factors, or None where there are none that can be used."""
+def _read(path: Path) -> dict[str, Tensor]:
+    """The stored tensors; empty where there is no file that can be read."""
     try:
-        found = load_file(path)
+        return load_file(path)
     except (OSError, SafetensorError):
-        return None
-    rank = min(shape)
-    wanted = {"u": (shape[0], rank), "s": (rank,), "vt": (rank, shape[1])}
-    return found if {name: tuple(t.shape) for name, t in found.items()} == wanted else None
+        return {}
+
+
+def _fits(found: dict[str, Tensor], exact: Tensor) -> bool:
+    """Whether stored factors are those of W: a damaged file may be readable all the same."""
+    rows, columns = exact.shape
+    rank = min(rows, columns)
+    wanted = {"u": (rows, rank), "s": (rank,), "vt": (rank, columns)}
+    if {name: tuple(t.shape) for name, t in found.items()} != wanted:
+        return False
+    error = (found["u"] * found["s"]) @ found["vt"] - exact
+    return bool(error.norm() <= 1e-4 * exact.norm())
 
 
 def _write(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write beside and rename, so that no reader ever sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    os.close(handle)
-    save_file(tensors, name)
-    Path(name).replace(path)
+    """Write beside and rename, so that no reader ever sees half a file; without a cache all still works."""
+    partial = path.with_name(f"{uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, partial)
+        partial.replace(path)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            partial.unlink()
+        _log.warning("The decomposition can't be kept in %s: %s", path.parent, error)
