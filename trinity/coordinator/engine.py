@@ -68,6 +68,7 @@ class Engine:
         self._layer = layer
         self._trunks = LeastRecentlyUsed(cache_bytes)
         self._rope: tuple[Tensor, Tensor] | None = None
+        self._layers: list[_Layer] = []
         self.split = split
         reason = self._unsupported() if split else None
         if reason is not None:
@@ -94,10 +95,10 @@ class Engine:
     def _tail(self, ids: Ids, weights: Weights) -> Tensor:
         x = self._trunk(ids)
         rope = self._positions(len(ids))
-        layers = list(self._decoder.layers)
-        for index in range(self._layer, len(layers)):
+        last = len(self._layers) - 1
+        for index in range(self._layer, last + 1):
             changed = weights if index == self._layer else {}
-            x = _run_layer(layers[index], x, rope, changed, last_only=index == len(layers) - 1)
+            x = self._layers[index].run(x, rope, changed, last_only=index == last)
         return _normalise(self._decoder.norm, x)[-1]
 
     def _trunk(self, ids: Ids) -> Tensor:
@@ -108,20 +109,22 @@ class Engine:
         with torch.no_grad():
             x = self._decoder.embed_tokens(self._tensor(ids))
             rope = self._positions(len(ids))
-            for layer in self._decoder.layers[: self._layer]:
-                x = _run_layer(layer, x, rope, {}, last_only=False)
+            for layer in self._layers[: self._layer]:
+                x = layer.run(x, rope, {}, last_only=False)
         self._trunks.put(ids, x)
         return x  # type: ignore[no-any-return]
 
     def _positions(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (length, head_dim) of the rotary embedding."""
+        """Cosines and signed sines (length, 1, head_dim) of the rotary embedding, as `_rotate` takes them."""
         if self._rope is None or len(self._rope[0]) < length:
             with torch.no_grad():
                 room = max(256, 2 * length)
                 probe = self._decoder.embed_tokens(self._tensor((0,)))
                 positions = torch.arange(room, device=self._slm.device)[None]
                 cosines, sines = self._decoder.rotary_emb(probe, positions)
-            self._rope = cosines[0], sines[0]
+                half = sines.shape[-1] // 2
+                signed = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
+            self._rope = cosines[0, :, None], signed[0, :, None]
         return self._rope[0][:length], self._rope[1][:length]
 
     def _tensor(self, ids: Ids) -> Tensor:
@@ -138,6 +141,7 @@ class Engine:
         if rope not in _POSITION_ONLY_ROPE:
             return f"{self._slm.name} uses {rope!r} rotary positions, which depend on more than the position"
         try:
+            self._layers = [_Layer(layer) for layer in self._decoder.layers]
             with torch.no_grad():
                 ids = tuple(int(i) for i in torch.arange(7, 7 + _SELF_TEST_LENGTH) % config.vocab_size)
                 plain, split = self._full(ids, {}).float(), self._tail(ids, {}).float()
@@ -150,41 +154,56 @@ class Engine:
         return None
 
 
-def _run_layer(
-    layer: Any, x: Tensor, rope: tuple[Tensor, Tensor], weights: Weights, *, last_only: bool
-) -> Tensor:
-    """One decoder layer on (T, d); with `last_only` its output (1, d) at the last position."""
+class _Layer:
+    """The parts of a decoder layer, looked up once: in a small model look-ups cost as much as arithmetic.
 
-    def linear(name: str, value: Tensor) -> Tensor:
-        module: nn.Linear = layer.get_submodule(name)
-        return functional.linear(value, weights.get(f"{name}.weight", module.weight), module.bias)
+    Raises AttributeError for a layer of another kind.
+    """
 
-    attention = layer.self_attn
-    normed = _normalise(layer.input_layernorm, x)
-    asking = slice(-1, None) if last_only else slice(None)
+    def __init__(self, layer: Any) -> None:
+        attention = layer.self_attn
+        self._norms = layer.input_layernorm, layer.post_attention_layernorm
+        self._head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
+        self._linear: dict[str, nn.Linear] = {
+            f"{part}.{name}": getattr(getattr(layer, part), name)
+            for part, names in (("self_attn", "qkvo"), ("mlp", ("gate", "up", "down")))
+            for name in (f"{name}_proj" for name in names)
+        }
+        self._activation = layer.mlp.act_fn
+        self._head_dim: int = attention.head_dim
+        self._scale: float = attention.scaling
 
-    def heads(name: str, value: Tensor) -> Tensor:
-        return linear(name, value).view(len(value), -1, attention.head_dim)
+    def run(self, x: Tensor, rope: tuple[Tensor, Tensor], weights: Weights, *, last_only: bool) -> Tensor:
+        """(T, d) -> (T, d); with `last_only` the output (1, d) at the last position."""
+        normed = _normalise(self._norms[0], x)
+        asking = slice(-1, None) if last_only else slice(None)
+        queries = self._heads("self_attn.q_proj", normed[asking], weights)
+        keys = self._heads("self_attn.k_proj", normed, weights)
+        values = self._heads("self_attn.v_proj", normed, weights)
+        if self._head_norms is not None:
+            queries = _normalise(self._head_norms[0], queries)
+            keys = _normalise(self._head_norms[1], keys)
+        cosines, sines = rope
+        mixed = functional.scaled_dot_product_attention(
+            _rotate(queries, cosines[asking], sines[asking]).transpose(0, 1)[None],
+            _rotate(keys, cosines, sines).transpose(0, 1)[None],
+            values.transpose(0, 1)[None],
+            is_causal=not last_only,
+            scale=self._scale,
+            enable_gqa=True,
+        )
+        x = x[asking] + self._apply("self_attn.o_proj", mixed[0].transpose(0, 1).flatten(1), weights)
+        normed = _normalise(self._norms[1], x)
+        gate = self._activation(self._apply("mlp.gate_proj", normed, weights))
+        return x + self._apply("mlp.down_proj", gate * self._apply("mlp.up_proj", normed, weights), weights)
 
-    queries = heads("self_attn.q_proj", normed[asking])
-    keys = heads("self_attn.k_proj", normed)
-    values = heads("self_attn.v_proj", normed)
-    if hasattr(attention, "q_norm"):
-        queries = _normalise(attention.q_norm, queries)
-        keys = _normalise(attention.k_norm, keys)
-    cosines, sines = rope
-    mixed = functional.scaled_dot_product_attention(
-        _rotate(queries, cosines[asking], sines[asking]).transpose(0, 1)[None],
-        _rotate(keys, cosines, sines).transpose(0, 1)[None],
-        values.transpose(0, 1)[None],
-        is_causal=not last_only,
-        scale=attention.scaling,
-        enable_gqa=True,
-    )
-    x = x[asking] + linear("self_attn.o_proj", mixed[0].transpose(0, 1).flatten(1))
-    normed = _normalise(layer.post_attention_layernorm, x)
-    gated = layer.mlp.act_fn(linear("mlp.gate_proj", normed)) * linear("mlp.up_proj", normed)
-    return x + linear("mlp.down_proj", gated)
+    def _apply(self, name: str, value: Tensor, weights: Weights) -> Tensor:
+        module = self._linear[name]
+        weight = weights.get(f"{name}.weight")
+        return functional.linear(value, module.weight if weight is None else weight, module.bias)
+
+    def _heads(self, name: str, value: Tensor, weights: Weights) -> Tensor:
+        return self._apply(name, value, weights).view(len(value), -1, self._head_dim)
 
 
 def _normalise(norm: Any, x: Tensor) -> Tensor:
@@ -196,6 +215,8 @@ def _normalise(norm: Any, x: Tensor) -> Tensor:
 
 
 def _rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotary position embedding of (T, heads, head_dim), halves paired as in GPT-NeoX and Llama."""
-    first, second = x.chunk(2, dim=-1)
-    return x * cosines[:, None] + torch.cat((-second, first), dim=-1) * sines[:, None]
+    """Rotary position embedding of (T, heads, head_dim), halves paired as in GPT-NeoX and Llama.
+
+    The sines of the first half carry the minus sign of the rotation.
+    """
+    return torch.addcmul(x * cosines, x.roll(x.shape[-1] // 2, dims=-1), sines)
