@@ -1,5 +1,7 @@
 """Checkpoints: the last generation, and the best mean theta by validation J."""
 
+import sys
+
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
@@ -14,6 +16,12 @@ class LastCheckpoint(ModelCheckpoint):
             save_on_train_epoch_end=True,
             enable_version_counter=False,
         )
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Say how to go on, also after Ctrl-C."""
+        super().on_exception(trainer, pl_module, exception)
+        if self.best_model_path:
+            print(f"Stopped. Go on with --ckpt_path {self.best_model_path}", file=sys.stderr)
 
 
 class BestCheckpoint(ModelCheckpoint):

@@ -102,12 +102,17 @@ class TrinityCLI(LightningCLI):
         """Say where the run goes, and what it can find out."""
         console = Console(highlight=False, soft_wrap=True)
         console.print(f"Run folder: {self.folder}")
-        self._check_checkpoint()
+        self._check_options()
         self.model.prepare(self.datamodule)
         console.print(self.model.layout.describe())
         self._print_power(console)
 
-    def _check_checkpoint(self) -> None:
+    def _check_options(self) -> None:
+        if self.trainer.world_size > 1:
+            raise UserError(
+                f"The trainer has {self.trainer.world_size} processes, but generations are not shared among "
+                "several yet, and each would make every LLM call; set trainer.devices and num_nodes to 1."
+            )
         path = self._get(self.config, "ckpt_path")
         if path is not None and not Path(path).is_file():
             raise UserError(f"--ckpt_path is {str(path)!r}, but there is no such file; give a last.ckpt.")
