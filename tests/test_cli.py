@@ -240,6 +240,15 @@ def test_a_checkpoint_of_another_shape_is_refused_and_left_alone(
     assert last.read_bytes() == before
 
 
+def test_going_on_with_another_seed_gives_a_warning(
+    small: list[str], tmp_path: Path, importable: None
+) -> None:
+    fit([*small, "--trainer.max_steps", "1"])
+    last = tmp_path / "runs" / "quickstart" / "version_0" / "checkpoints" / "last.ckpt"
+    with pytest.warns(UserWarning, match="written with seed = 0, and this run has 5"):
+        fit([*small, "--seed_everything", "5", "--trainer.max_steps", "2", "--ckpt_path", str(last)])
+
+
 @pytest.mark.parametrize("overlay", ["presets/spec", "presets/paper", "heads/linear"])
 def test_overlays_run_on_top_of_an_experiment(
     small: list[str], tmp_path: Path, importable: None, overlay: str

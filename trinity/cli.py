@@ -118,22 +118,15 @@ class TrinityCLI(LightningCLI):
             raise UserError(f"--ckpt_path is {str(path)!r}, but there is no such file; give a last.ckpt.")
 
     def _print_power(self, console: Console) -> None:
-        tasks = len(self.datamodule.splits.test)
         measured = self._settings().measure_disagreement
-        shares = [self._disagreement()] if measured else [0.1, 0.3]
-        for share in shares:
+        splits = self.datamodule.splits
+        tasks = len(splits.test)
+        for share in [self._evaluation().disagreement(splits.train)] if measured else [0.1, 0.3]:
             console.print(
                 f"Smallest detectable effect on {tasks} held-out tasks (paired, 80 % power, 5 % level): "
                 f"{100 * detectable_difference(tasks, share):.1f} points if two policies differ on "
                 f"{100 * share:.0f} % of them{' (measured on the training tasks)' if measured else ''}."
             )
-
-    def _disagreement(self) -> float:
-        """On what share of the training tasks the two best single agents differ."""
-        singles = self._evaluation().singles(self.datamodule.splits.train)
-        first, second = sorted(singles.values(), key=lambda r: sum(r.values()) / len(r))[-2:]
-        shared = first.keys() & second.keys()
-        return sum(first[task] != second[task] for task in shared) / len(shared)
 
     def after_fit(self) -> None:
         """Print the table, write summary.json, and say where everything is."""

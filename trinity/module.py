@@ -1,6 +1,7 @@
 """CoordinatorModule: the SVF-adapted small language model and its head, trained by an objective."""
 
 import asyncio
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -218,8 +219,7 @@ class CoordinatorModule(LightningModule):
 
     def theta(self) -> Tensor:
         """The parameters as one vector (n,), float32, on the CPU: the mean of the search."""
-        tensors = {name: p.detach() for name, p in self._blocks().items()}
-        return torch.cat([t.reshape(-1).to("cpu", torch.float32, copy=True) for t in tensors.values()])
+        return self.layout.pack(self._blocks()).detach().to("cpu", torch.float32, copy=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer over theta's blocks, each a parameter group with its scale."""
@@ -269,10 +269,13 @@ class CoordinatorModule(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Record what a bit-for-bit continuation also depends on."""
-        checkpoint["trinity"] = {"torch_threads": torch.get_num_threads(), "seed": self.seed}
+        checkpoint["trinity"] = self._conditions()
+
+    def _conditions(self) -> dict[str, int]:
+        return {"torch_threads": torch.get_num_threads(), "seed": self.seed}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Raises UserError for a checkpoint of another shape."""
+        """Raises UserError for a checkpoint of another shape; warns where the run can't go on bit for bit."""
         ours = {name: tuple(value.shape) for name, value in self.state_dict().items()}
         theirs = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
         if ours != theirs:
@@ -280,6 +283,14 @@ class CoordinatorModule(LightningModule):
                 f"The checkpoint holds parameters of shapes {theirs}, but this config makes {ours}; "
                 "use the config.yaml of the run that wrote it."
             )
+        for name, ours_now in self._conditions().items():
+            written = checkpoint["trinity"][name]
+            if written != ours_now:
+                warnings.warn(
+                    f"The checkpoint was written with {name} = {written}, and this run has {ours_now}: it "
+                    "will not end as the uninterrupted run would have.",
+                    stacklevel=1,
+                )
 
     def close(self) -> None:
         """Let go of connections, processes and threads."""

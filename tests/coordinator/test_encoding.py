@@ -87,6 +87,14 @@ def test_the_chat_template_surrounds_the_text(slm: SLM, segments: list[str]) -> 
     assert [i for i in ids if i in control_ids(slm)] == meant
 
 
+def test_the_chat_template_has_thinking_off() -> None:
+    slm = load_slm(SLMConfig(device="cpu"))
+    # As Qwen3's template: thinking off opens the answer behind an empty thought.
+    slm.tokenizer.chat_template += "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
+    ids = TranscriptEncoder(slm, rendering="chat_template").encode(["What is it?"]).ids
+    assert slm.tokenizer.decode(ids).endswith("assistant\n<think>\n\n</think>\n\n")
+
+
 @pytest.mark.parametrize("rendering", ["raw", "chat_template"])
 def test_a_longer_transcript_extends_its_own_prefix(slm: SLM, rendering: Any) -> None:
     encoder = TranscriptEncoder(slm, rendering=rendering)

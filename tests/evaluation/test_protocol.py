@@ -43,6 +43,19 @@ def test_rewards_leave_out_what_could_not_be_finished(
     assert mean(found) == 1.0
 
 
+def test_the_two_best_agents_disagreement_is_a_share_of_tasks(make_runner: Any, tasks: list[Task]) -> None:
+    singles = evaluation(make_runner()).singles(tasks)
+    best = sorted(singles.values(), key=mean)[-2:]
+    wanted = mean({task.id: int(best[0][task.id] != best[1][task.id]) for task in tasks})
+    assert 0 < evaluation(make_runner()).disagreement(tasks) == pytest.approx(wanted)
+
+
+def test_a_disagreement_needs_two_agents(make_runner: Any, tasks: list[Task]) -> None:
+    runner = make_runner(fails=lambda agent, question: agent > 0)
+    with pytest.warns(UserWarning), pytest.raises(UserError, match="Only 1 of the agents"):
+        evaluation(runner).disagreement(tasks)
+
+
 def test_an_agent_that_answers_nothing_is_left_out_with_a_warning(
     make_runner: Any, tasks: list[Task]
 ) -> None:

@@ -143,6 +143,21 @@ class Evaluation:
         found = {name: self.single(index, tasks) for index, name in enumerate(self._agents)}
         return {name: rewards for name, rewards in found.items() if rewards}
 
+    def disagreement(self, tasks: Sequence[Task]) -> float:
+        """On what share of the tasks the two best single agents differ in outcome.
+
+        Raises UserError where fewer than two agents answered.
+        """
+        singles = sorted(self.singles(tasks).values(), key=_mean)
+        if len(singles) < 2:
+            raise UserError(
+                f"Only {len(singles)} of the agents {list(self._agents)} answered any of the {len(tasks)} "
+                "training tasks, so that their disagreement can't be measured; mend the cause that the warnings name."
+            )
+        first, second = singles[-2:]
+        shared = first.keys() & second.keys()
+        return sum(first[task] != second[task] for task in shared) / max(len(shared), 1)
+
     def random(self, tasks: Sequence[Task]) -> Rewards:
         """Agent and role uniformly at random in each turn."""
         return self.rewards(UniformPolicy(len(self._agents)), tasks, selection="sample", stage="random")
