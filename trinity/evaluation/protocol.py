@@ -152,7 +152,8 @@ class Evaluation:
         if len(singles) < 2:
             raise UserError(
                 f"Only {len(singles)} of the agents {list(self._agents)} answered any of the {len(tasks)} "
-                "training tasks, so that their disagreement can't be measured; mend the cause that the warnings name."
+                "training tasks, so that their disagreement can't be measured; mend the cause that the "
+                "warnings name."
             )
         first, second = singles[-2:]
         shared = first.keys() & second.keys()
