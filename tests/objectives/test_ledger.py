@@ -110,6 +110,7 @@ def test_metrics_are_means_of_what_was_kept_and_costs_of_all_that_finished(grade
         "turns": 2.0, "accepted_share": 0.5, "prompt_tokens": 100.0, "completion_tokens": 35.0,
         "cost_usd": 2.0, "calls": 5.0, "cut_by_length": 2.0, "trajectories/all": 4.0,
         "trajectories/right": 1.0, "trajectories/wrong": 1.0, "trajectories/dropped": 2.0,
-        "trajectories/failed": 1.0, "agent_share/a": 0.25, "agent_share/b": 0.75, "agent_share/c": 0.0,
+        "trajectories/failed": 1.0, "failures/a/timeout": 1.0,
+        "agent_share/a": 0.25, "agent_share/b": 0.75, "agent_share/c": 0.0,
         "role_share/Thinker": 0.25, "role_share/Worker": 0.5, "role_share/Verifier": 0.25,
     }  # fmt: skip

@@ -83,6 +83,7 @@ class Ledger:
             "trajectories/wrong": float(self.wrong),
             "trajectories/dropped": float(self.dropped),
             "trajectories/failed": float(self.failures.total()),
+            **{f"failures/{agent}/{cause}": float(n) for (agent, cause), n in self.failures.items()},
             **{
                 f"agent_share/{a}": sum(t.agent == i for t in turns) / len(turns)
                 for i, a in enumerate(agents)
