@@ -100,13 +100,14 @@ def test_failures_are_counted_by_agent_and_cause(graded: Make) -> None:
 def test_metrics_are_means_of_what_was_kept_and_costs_of_all_that_finished(graded: Make) -> None:
     plan = Turn(0, Role.THINKER, Completion("plan", 10, 5, 0.25), "plan")
     work = Turn(1, Role.WORKER, Completion("4", 20, 7, 0.5, "length"), "4")
-    check = Turn(1, Role.VERIFIER, Completion("yes", 30, 9, 0.25), "yes")
+    check = Turn(1, Role.VERIFIER, Completion("yes", 30, 9, 0.25), "yes", None, 0.5, 0.25)
     found = [
         graded(0, "t0", 1, plan, work, check, stop="accepted"), graded(1, "t0", 0, work),
         graded(0, "t1", 1, work), Failure(1, "t1", "a", "timeout"),
     ]  # fmt: skip
     metrics = account(found, 0.5).metrics(["a", "b", "c"])
     assert metrics == {
+        "confidence/agent": 0.875, "confidence/role": 0.8125,
         "turns": 2.0, "accepted_share": 0.5, "prompt_tokens": 100.0, "completion_tokens": 35.0,
         "cost_usd": 2.0, "calls": 5.0, "cut_by_length": 2.0, "trajectories/all": 4.0,
         "trajectories/right": 1.0, "trajectories/wrong": 1.0, "trajectories/dropped": 2.0,

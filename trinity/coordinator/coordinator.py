@@ -12,7 +12,7 @@ from torch import Tensor
 from trinity.coordinator.decisions import DecisionThread
 from trinity.coordinator.encoding import TranscriptEncoder
 from trinity.coordinator.engine import Engine, Ids, LeastRecentlyUsed
-from trinity.coordinator.heads import Head, HiddenNorm, normalise_hidden
+from trinity.coordinator.heads import Head, HiddenNorm, normalise_hidden, split_logits
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.svf import SVF
 
@@ -94,8 +94,9 @@ class Coordinator:
         """As `logits`, on the calling thread."""
         chosen = self._population[candidate]
         hidden = self.hidden(chosen, self.encoder.encode(segments).ids)
-        z = torch.func.functional_call(self._head, chosen.head, (hidden,)).double().cpu().numpy()
-        return z[: self._head.agents], z[self._head.agents :]
+        z = torch.func.functional_call(self._head, chosen.head, (hidden,)).double().cpu()
+        agents, roles = split_logits(z, self._head.agents)
+        return agents.numpy(), roles.numpy()
 
     def hidden(self, candidate: Candidate, ids: Ids) -> Tensor:
         """The normalised hidden state (d,). Without SVF it is the same for all candidates, and kept."""

@@ -72,6 +72,8 @@ class Ledger:
         cut = sum(turn.completion.finish_reason == "length" for turn in turns)
         return {
             "turns": len(turns) / len(paths),
+            "confidence/agent": sum(turn.agent_probability for turn in turns) / len(turns),
+            "confidence/role": sum(turn.role_probability for turn in turns) / len(turns),
             "accepted_share": accepted / len(paths),
             "prompt_tokens": float(sum(path.prompt_tokens for path in finished)),
             "completion_tokens": float(sum(path.completion_tokens for path in finished)),
