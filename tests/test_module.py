@@ -1,6 +1,7 @@
 """CoordinatorModule outside of a trainer."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -37,6 +38,19 @@ def test_the_optimizer_searches_theta_in_the_blocks_units(make_module: Make) -> 
     head, svf = deviations[:, :160].std(), deviations[:, 160:].std()
     assert head / svf == pytest.approx(4.0, rel=0.1)
     assert torch.equal(module.layout.scales(), torch.cat([torch.full((160,), 2.0), torch.full((192,), 0.5)]))
+
+
+def test_the_runs_seed_is_the_searchs_unless_it_has_its_own(make_module: Make) -> None:
+    def population(run_seed: int, **options: int) -> torch.Tensor:
+        module = make_module(seed=run_seed, optimizer=partial(SepCMAES, **options))
+        module.configure_model()
+        optimizer = module.configure_optimizers()
+        assert isinstance(optimizer, SepCMAES)
+        return optimizer.ask()
+
+    assert torch.equal(population(1), population(1))
+    assert not torch.equal(population(0), population(1))
+    assert torch.equal(population(0, seed=7), population(1, seed=7))
 
 
 def test_the_language_model_is_no_part_of_the_state(make_module: Make) -> None:

@@ -27,6 +27,7 @@ from trinity.errors import UserError
 from trinity.objectives.base import Objective, Update
 from trinity.objectives.evolution import Evolution
 from trinity.objectives.ledger import account
+from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.base import Pool
 from trinity.rewards.rewards import Rewards
@@ -225,7 +226,10 @@ class CoordinatorModule(LightningModule):
         """The optimizer over theta's blocks, each a parameter group with its scale."""
         scales = self._scales()
         groups = [{"params": [p], "scale": scales[name]} for name, p in self._blocks().items()]
-        return self.optimizer_factory(groups)  # type: ignore[arg-type]
+        optimizer = self.optimizer_factory(groups)  # type: ignore[arg-type]
+        if isinstance(optimizer, EvolutionStrategy):
+            optimizer.use_seed(self.seed)
+        return optimizer
 
     def training_step(self, batch: list[Task], batch_idx: int) -> None:
         """One update; see `update` for what it did."""

@@ -50,6 +50,10 @@ class EvolutionStrategy(torch.optim.Optimizer, ABC):
             [p.detach().reshape(-1).to("cpu", torch.float32, copy=True) for p in self._parameters()]
         )
 
+    @abstractmethod
+    def use_seed(self, seed: int) -> None:
+        """Take the run's seed where the constructor was given none. Comes before the first ask."""
+
     @property
     @abstractmethod
     def generation(self) -> int:

@@ -37,7 +37,8 @@ class SepCMAES(EvolutionStrategy):
         sigma0: the first step size, in units of x: block b of the first population spreads around the start
             by sigma0 · scale_b.
         population_size: lambda; None is ceil(4 + 3 ln n), 33 at n = 13,312.
-        seed: of the strategy's own generator; PyTorch's global one is neither read nor moved.
+        seed: of the strategy's own generator; PyTorch's global one is neither read nor moved. None is 0, or
+            what `use_seed` hands on: the run's seed, in a run.
 
     Raises:
         UserError: if sigma0 is not above 0, lambda < 2, or a scale is not above 0.
@@ -49,12 +50,18 @@ class SepCMAES(EvolutionStrategy):
         *,
         sigma0: float = 0.1,
         population_size: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         super().__init__(params, population_size=population_size)
         if not (math.isfinite(sigma0) and sigma0 > 0):
             raise UserError(f"sigma0 must be above 0, not {sigma0}.")
-        self._cmaes = _AskTellCMAES(self.n, self.population_size, sigma0, seed)
+        self._has_seed = seed is not None
+        self._cmaes = _AskTellCMAES(self.n, self.population_size, sigma0)
+        self._cmaes.seed(seed or 0)
+
+    def use_seed(self, seed: int) -> None:
+        if not self._has_seed:
+            self._cmaes.seed(seed)
 
     @property
     def generation(self) -> int:
@@ -86,7 +93,7 @@ class _AskTellCMAES(CMAES):  # type: ignore[misc]
 
     _TENSORS = ("m", "sigma", "C", "A", "p_sigma", "p_c")
 
-    def __init__(self, n: int, population_size: int, sigma0: float, seed: int) -> None:
+    def __init__(self, n: int, population_size: int, sigma0: float) -> None:
         # Construction draws a first population that nobody uses, and even a seeded Problem moves
         # PyTorch's global generator.
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -97,10 +104,16 @@ class _AskTellCMAES(CMAES):  # type: ignore[misc]
             )
         self.p_sigma = torch.zeros(n)
         self.p_c = torch.zeros(n)
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator()
         self._generator_state = self._generator.get_state()
         self._pending: Sample | None = None
         self._fitness: Tensor | None = None
+
+    def seed(self, seed: int) -> None:
+        """Start the generator anew; a pending population is drawn again."""
+        self._generator.manual_seed(seed)
+        self._generator_state = self._generator.get_state()
+        self._pending = None
 
     def ask(self) -> Tensor:
         """The pending population, shape [lambda, n]."""
