@@ -100,7 +100,7 @@ class TrinityCLI(LightningCLI):
 
     def before_fit(self) -> None:
         """Say where the run goes, and what it can find out."""
-        console = Console(highlight=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True, markup=False)
         console.print(f"Run folder: {self.folder}")
         self._check_options()
         self.model.prepare(self.datamodule)
@@ -130,7 +130,7 @@ class TrinityCLI(LightningCLI):
 
     def after_fit(self) -> None:
         """Print the table, write summary.json, and say where everything is."""
-        console = Console(highlight=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True, markup=False)
         model, splits = self.model, self.datamodule.splits
 
         def coordinator(theta: Any) -> Any:

@@ -118,3 +118,10 @@ def test_what_could_not_be_measured_is_null_and_has_no_row(tasks: list[Task]) ->
     assert summary["initial"] is summary["per_question_best"] is summary["best_by_domain"] is None
     assert "gain_over_best_single" not in summary
     assert [row.label for row in report.rows()] == ["trained coordinator", "random routing"]
+
+
+def test_a_name_in_brackets_is_printed_as_it_is(tasks: list[Task]) -> None:
+    named = Comparison(initial={}, trained=wins(tasks, "red"), single={"[bold]x[/]": wins(tasks)}, random={})
+    screen = StringIO()
+    Report(named, tasks, THETA, 3, [0.25]).print(Console(file=screen, width=120))
+    assert "single: [bold]x[/]" in screen.getvalue()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
@@ -97,7 +98,8 @@ class Report:
                 if row.gain is None
                 else f"{row.gain.mean:+.3f} [{row.gain.low:+.3f}, {row.gain.high:+.3f}]"
             )
-            table.add_row(row.label, str(row.estimate), str(row.estimate.n), gain)
+            # Intervals and names hold square brackets, which are no markup.
+            table.add_row(*map(escape, (row.label, str(row.estimate), str(row.estimate.n), gain)))
         console.print(table)
 
     def summary(self) -> dict[str, Any]:
