@@ -171,8 +171,9 @@ def test_the_paper_presets_episode_options_reach_the_rollout(make_module: Make, 
     module.configure_model()
     theta = module.initial_theta.clone()
     weight = theta[:160].view(5, 32)
-    ids = module.coordinator.encoder.encode([data.splits.train[0].query]).ids
-    weight[4] = module.coordinator.engine.hidden(ids, {})  # towards the Verifier
+    encoded = module.coordinator.encoder.encode([data.splits.train[0].query])
+    engine = module.coordinator.engine
+    weight[4] = engine.hidden(encoded, engine.adapt({}))  # towards the Verifier
     results = module.play(theta[None], data.splits.train[:1], stage="validation", generation=0)
     assert isinstance(results[0], Graded)
     assert results[0].trajectory.stop == "verifier_first"

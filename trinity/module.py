@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from trinity.coordinator.coordinator import Coordinator
 from trinity.coordinator.encoding import TranscriptEncoder
-from trinity.coordinator.engine import Engine
+from trinity.coordinator.engine import Engine, EngineSettings
 from trinity.coordinator.heads import Head, HiddenNorm, LinearHead
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.slm import SLMConfig, load_slm
@@ -59,7 +59,8 @@ class SVFSettings:
     Args:
         enabled: False trains the head alone.
         layer: index of the adapted layer; None is the second to last.
-        matrices: which of the layer's seven matrices.
+        matrices: which of the layer's seven matrices; `embed_tokens` adds the token embeddings, at the
+            price of a whole forward for each decision.
         energy_preserving: scale W' by sum(S) / sum(S s).
     """
 
@@ -100,6 +101,7 @@ class CoordinatorModule(LightningModule):
         slm: the small language model.
         extraction: transcript -> hidden state.
         svf: which singular-value scales are trained.
+        engine: how much of what it computed the decision engine keeps.
         head: hidden state -> logits; a class that takes (hidden size, number of agents).
         block_scales: theta's units, by block.
         optimizer: e.g. `SepCMAES`; takes the parameter groups.
@@ -118,6 +120,7 @@ class CoordinatorModule(LightningModule):
         slm: SLMConfig = SLMConfig(),  # noqa: B008 - frozen
         extraction: Extraction = Extraction(),
         svf: SVFSettings = SVFSettings(),
+        engine: EngineSettings = EngineSettings(),  # noqa: B008 - frozen
         head: HeadFactory = LinearHead,
         block_scales: BlockScales = BlockScales(),
         optimizer: OptimizerFactory = SepCMAES,
@@ -134,6 +137,7 @@ class CoordinatorModule(LightningModule):
         self.slm_config = slm
         self.extraction = extraction
         self.svf_settings = svf
+        self.engine_settings = engine
         self.head_factory = head
         self.block_scales = block_scales
         self.optimizer_factory = optimizer
@@ -200,7 +204,13 @@ class CoordinatorModule(LightningModule):
             read_position=self.extraction.read_position,
             context=self.extraction.context,
         )
-        engine = Engine(slm, layer=svf.layer if svf is not None else slm.layers - 2)
+        whole = svf is not None and svf.embedding is not None
+        engine = Engine(
+            slm,
+            layer=svf.layer if svf is not None else slm.layers - 2,
+            settings=self.engine_settings,
+            full_because="the scales of the token embeddings change every layer" if whole else None,
+        )
         layout = ParameterLayout.of(self._blocks(), self._scales())
         self._coordinator = Coordinator(encoder, engine, svf, head, layout, self.extraction.hidden_norm)
         self.initial_theta = self.theta()

@@ -23,9 +23,9 @@ def test_the_zero_head_passes(make_module, data) -> None:
 def test_a_preference_is_found_and_named(make_module, data, row: int, kind: str) -> None:
     module = make_module()
     module.configure_model()
-    hidden = module.coordinator.engine.hidden(
-        module.coordinator.encoder.encode([data.splits.train[0].query]).ids, {}
-    )
+    engine = module.coordinator.engine
+    encoded = module.coordinator.encoder.encode([data.splits.train[0].query])
+    hidden = engine.hidden(encoded, engine.adapt({}))
     module.initial_theta[:160].view(5, 32)[row] = 2 * hidden / hidden.norm()
     with pytest.raises(UserError, match=f"chose each {kind}"):
         UniformPolicyCheck(states=300, distinct=6).on_train_start(trainer(data), module)

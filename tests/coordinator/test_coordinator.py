@@ -49,8 +49,10 @@ def test_logits_are_the_head_on_the_adapted_hidden_state(make) -> None:
     agents, roles = coordinator.decide(1, SEGMENTS)
 
     parts = coordinator.layout.unpack(population[1])
-    ids = coordinator.encoder.encode(SEGMENTS).ids
-    hidden = coordinator.engine.hidden(ids, coordinator.svf.weights(parts["svf"]))
+    engine = coordinator.engine
+    hidden = engine.hidden(
+        coordinator.encoder.encode(SEGMENTS), engine.adapt(coordinator.svf.weights(parts["svf"]))
+    )
     wanted = parts["head.weight"] @ normalise_hidden(hidden, "rms")
     np.testing.assert_allclose(np.concatenate([agents, roles]), wanted.numpy(), rtol=1e-5)
     assert (len(agents), len(roles)) == (3, 3)
@@ -71,7 +73,7 @@ def test_without_svf_one_forward_serves_all_candidates(make, monkeypatch: pytest
     coordinator = make(svf=False)
     coordinator.load(thetas(coordinator, 3))
     first = coordinator.decide(0, SEGMENTS)
-    monkeypatch.setattr(coordinator.engine, "hidden", lambda ids, weights: pytest.fail("a second forward"))
+    monkeypatch.setattr(coordinator.engine, "hidden", lambda *_: pytest.fail("a second forward"))
     second = coordinator.decide(1, SEGMENTS)
     assert not np.array_equal(first[0], second[0])
 
@@ -100,8 +102,7 @@ def test_the_hidden_norm_scales_the_logits(make, norm: str) -> None:
     rms, other = make(), make(hidden_norm=norm)
     for coordinator in (rms, other):
         coordinator.load(thetas(coordinator, 1))
-    ids = rms.encoder.encode(SEGMENTS).ids
-    raw = rms.engine.hidden(ids, rms._population[0].weights).norm()
+    raw = rms.engine.hidden(rms.encoder.encode(SEGMENTS), rms._population[0].adapted).norm()
     ratio = {"rms": 1.0, "l2": 1 / 8, "none": float(raw) / 8}[norm]
     np.testing.assert_allclose(
         other.decide(0, SEGMENTS)[0], rms.decide(0, SEGMENTS)[0] * ratio, rtol=1e-4, atol=1e-6

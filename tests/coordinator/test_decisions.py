@@ -35,6 +35,27 @@ async def test_requests_are_served_in_their_order_on_one_thread(threads) -> None
     assert served[0][1] != threading.current_thread().name
 
 
+async def test_the_more_urgent_goes_first_and_equals_in_their_order(threads) -> None:
+    started, going_on = threading.Event(), threading.Event()
+    served: list[int] = []
+
+    def decide(x: int) -> int:
+        started.set()
+        going_on.wait(timeout=30)
+        served.append(x)
+        return x
+
+    thread = threads(decide)
+    first = asyncio.ensure_future(thread.submit(-1))
+    while not started.is_set():
+        await asyncio.sleep(0)
+    rest = [asyncio.ensure_future(thread.submit(x, urgency=x // 10)) for x in (10, 11, 30, 20, 12, 31)]
+    await asyncio.sleep(0)
+    going_on.set()
+    await asyncio.gather(first, *rest)
+    assert served == [-1, 30, 31, 20, 10, 11, 12]
+
+
 async def test_an_error_reaches_its_own_request_only(threads) -> None:
     thread = threads(lambda x: 1 // x)
     results = await asyncio.gather(*(thread.submit(i) for i in (1, 0, 1)), return_exceptions=True)

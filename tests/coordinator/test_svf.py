@@ -248,3 +248,29 @@ def test_a_layer_without_the_matrix_is_named(tmp_path: Path) -> None:
     del slm.decoder.get_submodule("layers.2.mlp").gate_proj
     with pytest.raises(UserError, match=r"Layer 2 of random has no mlp\.gate_proj\.weight"):
         decompose(slm, cache_dir=str(tmp_path))
+
+
+def test_the_embeddings_are_adapted_row_by_row(random_slm: SLM, tmp_path: Path) -> None:
+    svf = decompose(random_slm, matrices=("embed_tokens", "v_proj"), cache_dir=str(tmp_path))
+    assert list(svf.counts) == ["self_attn.v_proj.weight", "embed_tokens"]
+    scales = random_scales(svf)
+    ids = torch.tensor([5, 2, 5])
+    embed = svf.embed(scales)
+    assert embed is not None
+    f = svf.embedding
+    assert f is not None
+    whole = f.u @ torch.diag(f.s * scales[-len(f.s) :]) @ f.vt
+    torch.testing.assert_close(embed(ids), whole[ids], atol=1e-5, rtol=0)
+    neutral = svf.embed(torch.ones(svf.n_scales))
+    assert neutral is not None
+    assert torch.equal(neutral(ids), random_slm.decoder.embed_tokens(ids))
+    assert list(svf.weights(scales)) == ["self_attn.v_proj.weight"]
+
+
+def test_without_adapted_embeddings_there_are_none(svf: SVF) -> None:
+    assert svf.embed(random_scales(svf)) is None
+
+
+def test_the_output_matrix_is_refused_with_a_reason(random_slm: SLM) -> None:
+    with pytest.raises(UserError, match="lm_head, but the coordinator reads the hidden state below it"):
+        decompose(random_slm, matrices=("q_proj", "lm_head"))

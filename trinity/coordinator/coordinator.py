@@ -1,6 +1,6 @@
 """Transcript -> agent logits and role logits, for every candidate of a population."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -9,9 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trinity.coordinator.cache import LeastRecentlyUsed
 from trinity.coordinator.decisions import DecisionThread
-from trinity.coordinator.encoding import TranscriptEncoder
-from trinity.coordinator.engine import Engine, Ids, LeastRecentlyUsed
+from trinity.coordinator.encoding import Encoded, TranscriptEncoder
+from trinity.coordinator.engine import Adapted, Engine
 from trinity.coordinator.heads import Head, HiddenNorm, normalise_hidden, split_logits
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.svf import SVF
@@ -19,6 +20,7 @@ from trinity.coordinator.svf import SVF
 _HIDDEN_CACHE_BYTES = 2**26
 
 Logits = NDArray[np.float64]
+Adapt = Callable[..., Adapted]
 
 
 class At(Protocol):
@@ -32,23 +34,27 @@ class At(Protocol):
 class Candidate:
     """One candidate's head and adapted matrices, unpacked from theta."""
 
-    def __init__(self, theta: Tensor, layout: ParameterLayout, svf: SVF | None) -> None:
+    def __init__(self, theta: Tensor, layout: ParameterLayout, svf: SVF | None, adapt: Adapt) -> None:
         tensors = layout.unpack(theta)
-        self._adapt = None if svf is None else partial(svf.weights, tensors.pop("svf"))
+        self._svf = svf
+        self._scales = tensors.pop("svf", None)
+        self._adapt = adapt
         self.head = {name.removeprefix("head."): value for name, value in tensors.items()}
 
     @cached_property
-    def weights(self) -> dict[str, Tensor]:
-        """The SVF layer's matrices; built at the first need, kept for the generation."""
-        return {} if self._adapt is None else self._adapt()
+    def adapted(self) -> Adapted:
+        """What the engine needs of it; built at the first need, kept for the generation."""
+        if self._svf is None or self._scales is None:
+            return self._adapt({})
+        return self._adapt(self._svf.weights(self._scales), self._svf.embed(self._scales))
 
 
 class Coordinator:
     """The SVF-adapted small language model with its head.
 
     All torch work of decisions runs on one thread of its own, so that LLM calls in flight are not kept
-    waiting
-    by it, and in no particular order: a decision depends on (candidate, transcript) alone.
+    waiting by it. Of the decisions that wait, that of the longest transcript goes first: trajectories under
+    way are finished before others begin, while the engine still holds what it computed of them.
 
     Args:
         encoder: transcript -> token ids.
@@ -75,16 +81,18 @@ class Coordinator:
         self._head = head
         self._hidden_norm: HiddenNorm = hidden_norm
         self._population: list[Candidate] = []
-        self._hidden = LeastRecentlyUsed(_HIDDEN_CACHE_BYTES)
+        self._original = engine.adapt({}, tails=engine.tails())
+        self._hidden = LeastRecentlyUsed[Tensor](_HIDDEN_CACHE_BYTES)
         self._thread = DecisionThread(self._decide)
 
     def load(self, thetas: Tensor) -> None:
         """Take a population (lambda, n) to decide for; the former one is forgotten."""
-        self._population = [Candidate(theta, self.layout, self.svf) for theta in thetas.detach()]
+        adapt = partial(self.engine.adapt, tails=self.engine.tails())
+        self._population = [Candidate(theta, self.layout, self.svf, adapt) for theta in thetas.detach()]
 
     async def logits(self, position: At, segments: Sequence[str]) -> tuple[Logits, Logits]:
         """Agent logits (L,) and role logits (3,) of one candidate for one transcript."""
-        return await self._thread.submit((position.candidate, segments))
+        return await self._thread.submit((position.candidate, segments), urgency=len(segments))
 
     def _decide(self, request: tuple[int, Sequence[str]]) -> tuple[Logits, Logits]:
         return self.decide(*request)
@@ -93,19 +101,19 @@ class Coordinator:
     def decide(self, candidate: int, segments: Sequence[str]) -> tuple[Logits, Logits]:
         """As `logits`, on the calling thread."""
         chosen = self._population[candidate]
-        hidden = self.hidden(chosen, self.encoder.encode(segments).ids)
+        hidden = self.hidden(chosen, self.encoder.encode(segments))
         z = torch.func.functional_call(self._head, chosen.head, (hidden,)).double().cpu()
         agents, roles = split_logits(z, self._head.agents)
         return agents.numpy(), roles.numpy()
 
-    def hidden(self, candidate: Candidate, ids: Ids) -> Tensor:
+    def hidden(self, candidate: Candidate, encoded: Encoded) -> Tensor:
         """The normalised hidden state (d,). Without SVF it is the same for all candidates, and kept."""
         if self.svf is not None:
-            return normalise_hidden(self.engine.hidden(ids, candidate.weights), self._hidden_norm)
-        found = self._hidden.get(ids)
+            return normalise_hidden(self.engine.hidden(encoded, candidate.adapted), self._hidden_norm)
+        found = self._hidden.get(encoded)
         if found is None:
-            found = normalise_hidden(self.engine.hidden(ids, {}), self._hidden_norm)
-            self._hidden.put(ids, found)
+            found = normalise_hidden(self.engine.hidden(encoded, self._original), self._hidden_norm)
+            self._hidden.put(encoded, found, found.nbytes)
         return found
 
     def close(self) -> None:

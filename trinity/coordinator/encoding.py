@@ -28,9 +28,19 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Token ids up to the read position, which is the last one."""
+    """A transcript's token ids up to the read position, which is the last one.
 
-    ids: Ids
+    `pieces` are the query's and then each turn's: a longer transcript has the same ones and more behind them.
+    `ending` is what follows the newest piece, the same for all transcripts.
+    """
+
+    pieces: tuple[Ids, ...]
+    ending: Ids
+
+    @property
+    def ids(self) -> Ids:
+        """All of them, (T,)."""
+        return tuple(i for piece in self.pieces for i in piece) + self.ending
 
 
 class TranscriptEncoder:
@@ -88,8 +98,9 @@ class TranscriptEncoder:
         pieces = [self._segment(segment) for segment in segments]
         if sum(map(len, pieces)) > self._room:
             pieces = self._fitted(segments, pieces)
-        body = tuple(i for piece in pieces for i in piece)
-        return Encoded(self._before + body + self._after)
+        # What begins every transcript belongs to the first piece; an empty one behind it adds nothing.
+        first = self._before + (pieces[0] if pieces else ())
+        return Encoded((first, *(piece for piece in pieces[1:] if piece)), self._after)
 
     def clip(self, text: str, max_tokens: int) -> str:
         """The text in at most `max_tokens` tokens: head and tail, with a visible note between them.

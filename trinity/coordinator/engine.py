@@ -1,131 +1,227 @@
 """Token ids -> the hidden state that the head reads.
 
-SVF touches one layer. The layers below it, the **trunk**, do not depend on theta: their output is computed
-once for each distinct transcript and shared by all candidates. The layers from the SVF layer up, the
-**tail**, run for each (candidate, transcript); the last of them is computed at the read position only. One
-unpadded sequence at a time, so that what else is in flight never changes a decision.
+SVF touches one layer. The layers below it, the **trunk**, do not depend on theta: what they give for a
+transcript is computed once and shared by all candidates. The layers from the SVF layer up, the **tail**, run
+for each (candidate, transcript); the last of them at the read position only.
+
+A longer transcript extends its own prefix: the keys and values of each piece (the query, or a turn) are kept,
+the trunk's for all candidates, the tail's for each. A piece always runs in one chunk with the transcript's
+ending, whose own keys are then forgotten: so the same arithmetic is done whether the prefix was kept or not,
+and a decision depends on (candidate, transcript) alone, to the bit.
 """
 
 import logging
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
+from trinity.coordinator.cache import LeastRecentlyUsed
+from trinity.coordinator.encoding import Encoded, Ids
+from trinity.coordinator.layers import DecoderLayer, KeysValues, Matrix, Positions, normalise
 from trinity.coordinator.slm import SLM
 
 _log = logging.getLogger(__name__)
 _POSITION_ONLY_ROPE = ("default", "linear", "llama3", "yarn")
-_SELF_TEST_LENGTH = 24
+_SELF_TEST_LENGTHS = (11, 1, 7)
+# The trunk's output is small beside its keys and values, and more often of use.
+_OUTPUT_SHARE = 1 / 8
 
-Ids = tuple[int, ...]
-Weights = Mapping[str, Tensor]
+# One entry a layer.
+Kept = list[KeysValues]
+Tails = LeastRecentlyUsed[Kept]
+Embed = Callable[[Tensor], Tensor]
 
 
-class LeastRecentlyUsed:
-    """Tensors by key, the least recently used ones dropped beyond a limit in bytes."""
+@dataclass(frozen=True)
+class EngineSettings:
+    """Limits of what the engine keeps, in bytes; beyond them it computes again, with the same result.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._bytes = 0
-        self._entries: OrderedDict[Ids, Tensor] = OrderedDict()
+    For a model of L layers with key and value vectors of k numbers together, a token takes 4 L k bytes in
+    float32: 229 kB in Qwen3-0.6B, all but 16 kB of it in the trunk.
 
-    def get(self, key: Ids) -> Tensor | None:
-        """The tensor, which then counts as just used, or None."""
-        if key in self._entries:
-            self._entries.move_to_end(key)
-        return self._entries.get(key)
+    Args:
+        trunk_bytes: of transcripts, shared by all candidates.
+        tail_bytes: of the candidates' own layers.
+    """
 
-    def put(self, key: Ids, value: Tensor) -> None:
-        """Keep a tensor; older ones go where there is no room."""
-        self._entries[key] = value
-        self._bytes += value.nbytes
-        while self._bytes > self._limit and self._entries:
-            _, dropped = self._entries.popitem(last=False)
-            self._bytes -= dropped.nbytes
+    trunk_bytes: int = 4 * 2**30
+    tail_bytes: int = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """One candidate's matrices, ready for the engine that made it.
+
+    `weights` are the SVF layer's by parameter name, for the full forward; `matrices` all of the layer's, for
+    the split one. `embed` gives the adapted embeddings of token ids, where they are adapted too. `tails` is
+    where the candidate's own keys and values are kept, under `owner`.
+    """
+
+    weights: Mapping[str, Tensor]
+    matrices: Mapping[str, Matrix]
+    embed: Embed | None
+    tails: Tails | None
+    owner: object = field(default_factory=object)
 
 
 class Engine:
     """Final-norm hidden state at the last of the given ids.
 
-    An architecture whose layers this file does not reproduce is found by a numerical self-test at
+    An architecture whose layers this package does not reproduce is found by a numerical self-test at
     construction; it then runs through the library's own full forward, and `split` is False.
 
     Args:
         slm: the model.
         layer: index of the SVF layer; without SVF, any layer.
-        cache_bytes: limit of the trunk's cache.
-        split: False asks for the full forward.
+        settings: what is kept.
+        full_because: a reason to use full forwards, whatever the architecture; None: there is none.
     """
 
-    def __init__(self, slm: SLM, layer: int, cache_bytes: int = 2**28, split: bool = True) -> None:
+    def __init__(
+        self,
+        slm: SLM,
+        layer: int,
+        settings: EngineSettings = EngineSettings(),
+        full_because: str | None = None,
+    ) -> None:
         self._slm = slm
         # The library's classes are not typed.
         self._decoder: Any = slm.decoder
         self._layer = layer
-        self._trunks = LeastRecentlyUsed(cache_bytes)
-        self._rope: tuple[Tensor, Tensor] | None = None
-        self._layers: list[_Layer] = []
-        self.split = split
-        reason = self._unsupported() if split else None
+        self._tail_bytes = settings.tail_bytes
+        self._outputs = LeastRecentlyUsed[Tensor](int(settings.trunk_bytes * _OUTPUT_SHARE))
+        self._prefixes = LeastRecentlyUsed[Kept](int(settings.trunk_bytes * (1 - _OUTPUT_SHARE)))
+        self._rope: Positions | None = None
+        self._layers: list[DecoderLayer] = []
+        self.split = True
+        reason = full_because or self._unsupported()
         if reason is not None:
             _log.warning("The engine uses full forwards: %s.", reason)
             self.split = False
 
-    def hidden(self, ids: Ids, weights: Weights) -> Tensor:
-        """The hidden state (d,), float32, of one sequence.
+    def tails(self) -> Tails:
+        """An empty cache of candidates' own keys and values, for `adapt`: one a population."""
+        return LeastRecentlyUsed(self._tail_bytes)
 
-        Differentiable in `weights`, never in anything below the SVF layer.
+    def adapt(
+        self,
+        weights: Mapping[str, Tensor],
+        embed: Embed | None = None,
+        tails: Tails | None = None,
+    ) -> Adapted:
+        """A candidate, from its adapted weights of the SVF layer by parameter name (empty: the original).
 
         Args:
-            ids: token ids; the last one is the read position.
-            weights: adapted matrices of the SVF layer, by their name in it; empty for the original ones.
+            weights: differentiable or not.
+            embed: token ids (T,) -> adapted embeddings (T, d).
+            tails: where the candidate's own keys and values are kept, a cache that candidates may share;
+                None keeps nothing, which gradients need.
         """
-        return (self._tail(ids, weights) if self.split else self._full(ids, weights)).float()
+        if not self.split:
+            return Adapted(weights, {}, embed, None)
+        return Adapted({}, self._layers[self._layer].adapted(weights), None, tails)
 
-    def _full(self, ids: Ids, weights: Weights) -> Tensor:
-        replaced = {f"layers.{self._layer}.{name}": weight for name, weight in weights.items()}
-        inputs = {"input_ids": self._tensor(ids)[None], "use_cache": False}
+    def hidden(self, encoded: Encoded, adapted: Adapted) -> Tensor:
+        """The hidden state (d,), float32, of one transcript at its last token.
+
+        Differentiable in the adapted weights, never in anything below the SVF layer.
+        """
+        return (self._tail(encoded, adapted) if self.split else self._full(encoded.ids, adapted)).float()
+
+    def _full(self, ids: Ids, adapted: Adapted) -> Tensor:
+        replaced = {f"layers.{self._layer}.{name}": weight for name, weight in adapted.weights.items()}
+        tokens = self._tensor(ids)
+        inputs: dict[str, Any] = {"use_cache": False}
+        if adapted.embed is None:
+            inputs["input_ids"] = tokens[None]
+        else:
+            inputs["inputs_embeds"] = adapted.embed(tokens)[None]
         output = torch.func.functional_call(self._slm.decoder, replaced, args=(), kwargs=inputs)
         return output.last_hidden_state[0, -1]  # type: ignore[no-any-return]
 
-    def _tail(self, ids: Ids, weights: Weights) -> Tensor:
-        x = self._trunk(ids)
-        rope = self._positions(len(ids))
-        last = len(self._layers) - 1
-        for index in range(self._layer, last + 1):
-            changed = weights if index == self._layer else {}
-            x = self._layers[index].run(x, rope, changed, last_only=index == last)
-        return _normalise(self._decoder.norm, x)[-1]
+    def _tail(self, encoded: Encoded, adapted: Adapted) -> Tensor:
+        """The SVF layer and those above it, from the longest prefix that is kept."""
+        pieces, ending = encoded.pieces, encoded.ending
+        past = self._kept_tails(encoded, adapted)
+        for end in range(len(past) + 1, len(pieces)):
+            _, kept = self._tail_chunk(pieces[:end], ending, past, adapted, read=False)
+            past.append(kept)
+        x, _ = self._tail_chunk(pieces, ending, past, adapted, read=True)
+        return normalise(self._decoder.norm, x)[-1]
 
-    def _trunk(self, ids: Ids) -> Tensor:
-        found = self._trunks.get(ids)
+    def _kept_tails(self, encoded: Encoded, adapted: Adapted) -> list[Kept]:
+        """What is kept of each piece but the last, up to the first that is missing."""
+        if adapted.tails is None:
+            return []
+        past: list[Kept] = []
+        for end in range(1, len(encoded.pieces)):
+            found = adapted.tails.get((adapted.owner, encoded.ending, encoded.pieces[:end]))
+            if found is None:
+                break
+            past.append(found)
+        return past
+
+    def _tail_chunk(
+        self, pieces: tuple[Ids, ...], ending: Ids, past: list[Kept], adapted: Adapted, *, read: bool
+    ) -> tuple[Tensor, Kept]:
+        """The tail on the last piece, with the ending: output of the last layer where it is to be read."""
+        x = self._trunk(pieces, ending)
+        positions = self._positions(pieces, ending)
+        kept: Kept = []
+        last = len(self._layers) - 1
+        for index, layer in enumerate(self._layers[self._layer :], start=self._layer):
+            before = [piece[index - self._layer] for piece in past]
+            matrices = adapted.matrices if index == self._layer else layer.matrices
+            if index < last or read:
+                x, own = layer.run(x, positions, before, matrices, last_only=index == last)
+            else:
+                own = layer.keys_values(x, positions, matrices)
+            kept.append(own.first(len(pieces[-1])))
+        if adapted.tails is not None:
+            adapted.tails.put((adapted.owner, ending, pieces), kept, _nbytes(kept))
+        return x, kept
+
+    # Not inference_mode: such tensors could not serve a backward pass later.
+    @torch.no_grad()
+    def _trunk(self, pieces: tuple[Ids, ...], ending: Ids) -> Tensor:
+        """The trunk's output (T, d) for the last piece with the ending, behind the other pieces."""
+        found = self._outputs.get((ending, pieces))
         if found is not None:
             return found
-        # Not inference_mode: such tensors could not serve a backward pass later.
-        with torch.no_grad():
-            x = self._decoder.embed_tokens(self._tensor(ids))
-            rope = self._positions(len(ids))
-            for layer in self._layers[: self._layer]:
-                x = layer.run(x, rope, {}, last_only=False)
-        self._trunks.put(ids, x)
-        return x  # type: ignore[no-any-return]
+        # From the longest prefix to the shortest, so that the longest is the first to be dropped.
+        known = [self._prefixes.get((ending, pieces[:end])) for end in range(len(pieces) - 1, 0, -1)]
+        past: list[Kept] = []
+        for end, kept in enumerate(reversed(known), start=1):
+            past.append(self._trunk_chunk(pieces[:end], ending, past)[1] if kept is None else kept)
+        return self._trunk_chunk(pieces, ending, past)[0]
 
-    def _positions(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines (length, 1, head_dim) of the rotary embedding, as `_rotate` takes them."""
-        if self._rope is None or len(self._rope[0]) < length:
+    def _trunk_chunk(self, pieces: tuple[Ids, ...], ending: Ids, past: list[Kept]) -> tuple[Tensor, Kept]:
+        x = self._decoder.embed_tokens(self._tensor(pieces[-1] + ending))
+        positions = self._positions(pieces, ending)
+        kept: Kept = []
+        for index, layer in enumerate(self._layers[: self._layer]):
+            x, own = layer.run(x, positions, [piece[index] for piece in past], layer.matrices)
+            kept.append(own.first(len(pieces[-1])))
+        self._outputs.put((ending, pieces), x, x.nbytes)
+        self._prefixes.put((ending, pieces), kept, _nbytes(kept))
+        return x, kept
+
+    def _positions(self, pieces: tuple[Ids, ...], ending: Ids) -> Positions:
+        """The positions of the last piece and the ending."""
+        start = sum(len(piece) for piece in pieces[:-1])
+        end = start + len(pieces[-1]) + len(ending)
+        if self._rope is None or len(self._rope.cosines) < end:
             with torch.no_grad():
-                room = max(256, 2 * length)
+                room = torch.arange(max(256, 2 * end), device=self._slm.device)[None]
                 probe = self._decoder.embed_tokens(self._tensor((0,)))
-                positions = torch.arange(room, device=self._slm.device)[None]
-                cosines, sines = self._decoder.rotary_emb(probe, positions)
+                cosines, sines = self._decoder.rotary_emb(probe, room)
                 half = sines.shape[-1] // 2
                 signed = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
-            self._rope = cosines[0, :, None], signed[0, :, None]
-        return self._rope[0][:length], self._rope[1][:length]
+            self._rope = Positions(cosines[0, :, None], signed[0, :, None])
+        return self._rope.stretch(start, end)
 
     def _tensor(self, ids: Ids) -> Tensor:
         return torch.tensor(ids, device=self._slm.device)
@@ -141,10 +237,11 @@ class Engine:
         if rope not in _POSITION_ONLY_ROPE:
             return f"{self._slm.name} uses {rope!r} rotary positions, which depend on more than the position"
         try:
-            self._layers = [_Layer(layer) for layer in self._decoder.layers]
+            self._layers = [DecoderLayer(layer) for layer in self._decoder.layers]
             with torch.no_grad():
-                ids = tuple(int(i) for i in torch.arange(7, 7 + _SELF_TEST_LENGTH) % config.vocab_size)
-                plain, split = self._full(ids, {}).float(), self._tail(ids, {}).float()
+                probe = self._probe(config.vocab_size)
+                plain = self._full(probe.ids, Adapted({}, {}, None, None)).float()
+                split = self._tail(probe, self.adapt({})).float()
         except (AttributeError, RuntimeError, TypeError) as error:
             return f"the layers of {self._slm.name} are of an unknown kind ({error})"
         difference = float((plain - split).norm() / plain.norm())
@@ -153,70 +250,13 @@ class Engine:
             return f"the split of {self._slm.name} differs from its full forward by {difference:.1e}"
         return None
 
-
-class _Layer:
-    """The parts of a decoder layer, looked up once: in a small model look-ups cost as much as arithmetic.
-
-    Raises AttributeError for a layer of another kind.
-    """
-
-    def __init__(self, layer: Any) -> None:
-        attention = layer.self_attn
-        self._norms = layer.input_layernorm, layer.post_attention_layernorm
-        self._head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
-        self._linear: dict[str, nn.Linear] = {
-            f"{part}.{name}": getattr(getattr(layer, part), name)
-            for part, names in (("self_attn", "qkvo"), ("mlp", ("gate", "up", "down")))
-            for name in (f"{name}_proj" for name in names)
-        }
-        self._activation = layer.mlp.act_fn
-        self._head_dim: int = attention.head_dim
-        self._scale: float = attention.scaling
-
-    def run(self, x: Tensor, rope: tuple[Tensor, Tensor], weights: Weights, *, last_only: bool) -> Tensor:
-        """(T, d) -> (T, d); with `last_only` the output (1, d) at the last position."""
-        normed = _normalise(self._norms[0], x)
-        asking = slice(-1, None) if last_only else slice(None)
-        queries = self._heads("self_attn.q_proj", normed[asking], weights)
-        keys = self._heads("self_attn.k_proj", normed, weights)
-        values = self._heads("self_attn.v_proj", normed, weights)
-        if self._head_norms is not None:
-            queries = _normalise(self._head_norms[0], queries)
-            keys = _normalise(self._head_norms[1], keys)
-        cosines, sines = rope
-        mixed = functional.scaled_dot_product_attention(
-            _rotate(queries, cosines[asking], sines[asking]).transpose(0, 1)[None],
-            _rotate(keys, cosines, sines).transpose(0, 1)[None],
-            values.transpose(0, 1)[None],
-            is_causal=not last_only,
-            scale=self._scale,
-            enable_gqa=True,
-        )
-        x = x[asking] + self._apply("self_attn.o_proj", mixed[0].transpose(0, 1).flatten(1), weights)
-        normed = _normalise(self._norms[1], x)
-        gate = self._activation(self._apply("mlp.gate_proj", normed, weights))
-        return x + self._apply("mlp.down_proj", gate * self._apply("mlp.up_proj", normed, weights), weights)
-
-    def _apply(self, name: str, value: Tensor, weights: Weights) -> Tensor:
-        module = self._linear[name]
-        weight = weights.get(f"{name}.weight")
-        return functional.linear(value, module.weight if weight is None else weight, module.bias)
-
-    def _heads(self, name: str, value: Tensor, weights: Weights) -> Tensor:
-        return self._apply(name, value, weights).view(len(value), -1, self._head_dim)
+    @staticmethod
+    def _probe(vocabulary: int) -> Encoded:
+        """A transcript of several pieces."""
+        ids = iter(range(7, 7 + sum(_SELF_TEST_LENGTHS)))
+        pieces = [tuple(next(ids) % vocabulary for _ in range(length)) for length in _SELF_TEST_LENGTHS]
+        return Encoded(tuple(pieces[:-1]), pieces[-1])
 
 
-def _normalise(norm: Any, x: Tensor) -> Tensor:
-    """A layer's normalisation; the fused kernel where it is an RMS norm as Llama and Qwen write it."""
-    if hasattr(norm, "variance_epsilon"):
-        return functional.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
-    normed: Tensor = norm(x)
-    return normed
-
-
-def _rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotary position embedding of (T, heads, head_dim), halves paired as in GPT-NeoX and Llama.
-
-    The sines of the first half carry the minus sign of the rotation.
-    """
-    return torch.addcmul(x * cosines, x.roll(x.shape[-1] // 2, dims=-1), sines)
+def _nbytes(kept: Kept) -> int:
+    return sum(layer.nbytes for layer in kept)

@@ -1,4 +1,4 @@
-"""Singular-value fine-tuning (SVF) of one layer's matrices.
+"""Singular-value fine-tuning (SVF) of one layer's matrices, and of the token embeddings where asked for.
 
 A matrix W = U diag(S) V^T gets one scale s for each singular value: W' = U diag(S s) V^T
 (Transformer-Squared, arXiv 2501.06252; here in one layer only). Written as W + U diag(S (s - 1)) V^T, scales
@@ -7,7 +7,7 @@ of 1 are bitwise W.
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from uuid import uuid4
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from trinity.coordinator.slm import SLM, cache_folder
 from trinity.errors import UserError
@@ -24,6 +24,7 @@ from trinity.errors import UserError
 _log = logging.getLogger(__name__)
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+EMBEDDING = "embed_tokens"
 _CACHE_VERSION = "svd-1"
 
 
@@ -45,17 +46,26 @@ class SVF:
         factors: by the parameter's name in the layer, e.g. "self_attn.q_proj.weight".
         energy_preserving: W' is also multiplied by sum(S) / sum(S s), so that the scales move energy between
             singular directions and add none.
+        embedding: factors of the token embeddings, if these are adapted too.
     """
 
-    def __init__(self, layer: int, factors: dict[str, Factors], energy_preserving: bool = False) -> None:
+    def __init__(
+        self,
+        layer: int,
+        factors: dict[str, Factors],
+        energy_preserving: bool = False,
+        embedding: Factors | None = None,
+    ) -> None:
         self.layer = layer
         self.factors = factors
         self.energy_preserving = energy_preserving
+        self.embedding = embedding
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many scales each matrix has."""
-        return {name: len(f.s) for name, f in self.factors.items()}
+        """How many scales each matrix has, the embedding's last."""
+        counts = {name: len(f.s) for name, f in self.factors.items()}
+        return counts if self.embedding is None else {**counts, EMBEDDING: len(self.embedding.s)}
 
     @property
     def n_scales(self) -> int:
@@ -63,18 +73,33 @@ class SVF:
         return sum(self.counts.values())
 
     def weights(self, scales: Tensor) -> dict[str, Tensor]:
-        """Scales (n_scales,) -> W' by parameter name, in W's dtype; differentiable in the scales.
+        """Scales (n_scales,) -> the layer's W' by parameter name, in W's dtype; differentiable in the scales.
 
         The scales' order is that of the matrices, within a matrix that of its singular values, descending.
         """
-        pieces = torch.split(scales, list(self.counts.values()))
+        pieces = self._pieces(scales)
         return {
-            name: self._adapted(f, piece.to(f.s.device, torch.float32))
-            for (name, f), piece in zip(self.factors.items(), pieces, strict=True)
+            name: self._adapted(f, pieces[name].to(f.s.device, torch.float32), slice(None))
+            for name, f in self.factors.items()
         }
 
-    def _adapted(self, f: Factors, scale: Tensor) -> Tensor:
-        adapted = f.weight.float() + (f.u * (f.s * (scale - 1))) @ f.vt
+    def embed(self, scales: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """Scales (n_scales,) -> token ids (T,) -> rows (T, d) of the adapted embedding; None without one.
+
+        The whole adapted matrix, hundreds of megabytes for each candidate, is never made.
+        """
+        f = self.embedding
+        if f is None:
+            return None
+        scale = self._pieces(scales)[EMBEDDING].to(f.s.device, torch.float32)
+        return lambda ids: self._adapted(f, scale, ids)
+
+    def _pieces(self, scales: Tensor) -> dict[str, Tensor]:
+        return dict(zip(self.counts, torch.split(scales, list(self.counts.values())), strict=True))
+
+    def _adapted(self, f: Factors, scale: Tensor, rows: slice | Tensor) -> Tensor:
+        """Those rows of W'."""
+        adapted = f.weight[rows].float() + (f.u[rows] * (f.s * (scale - 1))) @ f.vt
         if self.energy_preserving:
             adapted = adapted * (f.s.sum() / (f.s * scale).sum())
         return adapted.to(f.weight.dtype)
@@ -93,7 +118,7 @@ def decompose(
     Args:
         slm: the model.
         layer: None is the second to last.
-        matrices: which of `MATRICES`.
+        matrices: which of `MATRICES`, and `embed_tokens` for the token embeddings.
         energy_preserving: see `SVF`.
         cache_dir: where the factors are kept; None is the cache's usual place.
 
@@ -101,11 +126,8 @@ def decompose(
         UserError: for a matrix or layer that the model doesn't have.
     """
     index = slm.layers - 2 if layer is None else layer
-    unknown = [name for name in matrices if name not in MATRICES]
-    if unknown or not matrices:
-        raise UserError(f"svf.matrices holds {unknown or 'nothing'}; choose from {', '.join(MATRICES)}.")
-    if not 0 <= index < slm.layers:
-        raise UserError(f"svf.layer is {index}, but {slm.name} has the layers 0 to {slm.layers - 1}.")
+    _check(slm, index, matrices)
+    folder = cache_folder(cache_dir) / "svd"
     block = slm.decoder.get_submodule(f"layers.{index}")
     factors: dict[str, Factors] = {}
     for matrix in (name for name in MATRICES if name in matrices):
@@ -114,8 +136,32 @@ def decompose(
             weight = block.get_parameter(name).detach()
         except AttributeError:
             raise UserError(f"Layer {index} of {slm.name} has no {name}; SVF needs it.") from None
-        factors[name] = _factorise(weight, cache_folder(cache_dir) / "svd")
-    return SVF(index, factors, energy_preserving)
+        factors[name] = _factorise(weight, folder)
+    embedding = _factorise(_embedding(slm), folder) if EMBEDDING in matrices else None
+    return SVF(index, factors, energy_preserving, embedding)
+
+
+def _check(slm: SLM, index: int, matrices: Sequence[str]) -> None:
+    if "lm_head" in matrices:
+        raise UserError(
+            "svf.matrices names lm_head, but the coordinator reads the hidden state below it, so that its "
+            "scales could change no decision; leave it out."
+        )
+    unknown = [name for name in matrices if name not in (*MATRICES, EMBEDDING)]
+    if unknown or not matrices:
+        raise UserError(
+            f"svf.matrices holds {unknown or 'nothing'}; choose from {', '.join(MATRICES)}, {EMBEDDING}."
+        )
+    if not 0 <= index < slm.layers:
+        raise UserError(f"svf.layer is {index}, but {slm.name} has the layers 0 to {slm.layers - 1}.")
+
+
+def _embedding(slm: SLM) -> Tensor:
+    """The matrix of the token embeddings, where the model looks its rows up and does nothing else."""
+    embedding = getattr(slm.decoder, EMBEDDING, None)
+    if type(embedding) is not nn.Embedding:
+        raise UserError(f"{slm.name} has no plain {EMBEDDING} that SVF could adapt; leave it out.")
+    return embedding.weight.detach()
 
 
 def _factorise(weight: Tensor, folder: Path) -> Factors:
