@@ -1,5 +1,7 @@
 """Transcript -> logits of every candidate."""
 
+import asyncio
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -67,6 +69,44 @@ async def test_a_decision_does_not_depend_on_what_else_is_decided(make) -> None:
     wanted = await alone.logits(SimpleNamespace(candidate=2), SEGMENTS)
     found = await crowded.logits(SimpleNamespace(candidate=2), SEGMENTS)
     assert all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
+
+
+async def test_the_longest_transcript_is_decided_first(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = make()
+    coordinator.load(thetas(coordinator, 1))
+    started, going_on = threading.Event(), threading.Event()
+    plain, lengths = coordinator.decide, []
+
+    def decide(candidate: int, segments: list[str]):
+        started.set()
+        going_on.wait(timeout=30)
+        lengths.append(len(segments))
+        return plain(candidate, segments)
+
+    monkeypatch.setattr(coordinator, "decide", decide)
+    asked = []
+    for turns in (0, 0, 2, 1, 3):
+        asked.append(
+            asyncio.ensure_future(coordinator.logits(SimpleNamespace(candidate=0), ["q", *"abc"[:turns]]))
+        )
+        while not started.is_set():
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    going_on.set()
+    await asyncio.gather(*asked)
+    assert lengths == [1, 4, 3, 2, 1]
+
+
+def test_adapted_weights_are_built_once_a_generation(make, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = make()
+    built: list[int] = []
+    plain = coordinator.svf.weights
+    monkeypatch.setattr(coordinator.svf, "weights", lambda scales: built.append(len(scales)) or plain(scales))
+    coordinator.load(thetas(coordinator, 3))
+    for _ in range(2):
+        for candidate in (0, 2):
+            coordinator.decide(candidate, SEGMENTS)
+    assert len(built) == 2
 
 
 def test_without_svf_one_forward_serves_all_candidates(make, monkeypatch: pytest.MonkeyPatch) -> None:

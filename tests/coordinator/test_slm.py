@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from trinity.coordinator.encoding import HEAD_MARKER
-from trinity.coordinator.slm import SLM, RandomShape, SLMConfig, load_slm
+from trinity.coordinator.slm import SLM, RandomShape, SLMConfig, _device, load_slm
 from trinity.errors import UserError
 
 # One process of the gate S1: what it read, at which position, and the state there, by a plain full forward.
@@ -289,3 +289,13 @@ def test_a_conversion_that_another_process_finished_first_is_used(
     folders = list((tmp_path / "cache" / "gguf").iterdir())
     assert len(folders) == 1 and (folders[0] / "config.json").exists()
     assert load_file(folders[0] / "model.safetensors")
+
+
+def test_each_process_of_a_distributed_run_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    found = []
+    for rank in ("0", "1", "2"):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        found.append(_device("auto"))
+    assert found == [torch.device("cuda", 0), torch.device("cuda", 1), torch.device("cuda", 0)]

