@@ -21,6 +21,7 @@ from torch import Tensor
 from trinity.coordinator.cache import LeastRecentlyUsed
 from trinity.coordinator.encoding import Encoded, Ids
 from trinity.coordinator.layers import DecoderLayer, KeysValues, Matrix, Positions, normalise
+from trinity.coordinator.memory import keep_freed_memory
 from trinity.coordinator.slm import SLM
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,8 @@ class Engine:
         settings: EngineSettings = EngineSettings(),
         full_because: str | None = None,
     ) -> None:
+        if slm.device.type == "cpu":
+            keep_freed_memory()
         self._slm = slm
         # The library's classes are not typed.
         self._decoder: Any = slm.decoder
