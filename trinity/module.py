@@ -20,6 +20,7 @@ from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.slm import SLMConfig, load_slm
 from trinity.coordinator.svf import MATRICES, decompose
 from trinity.data import TaskDataModule
+from trinity.episode.calls import Calls
 from trinity.episode.policy import Policy, Selection
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
@@ -278,7 +279,7 @@ class CoordinatorModule(LightningModule):
     ) -> list[Graded | Failure]:
         """Trajectories of any policy on this module's pool; `max_turns` overrides the episode's."""
         settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
-        rollout = Rollout(policy, self.pool, settings, self.coordinator.encoder.clip, selection)
+        rollout = Rollout(policy, Calls(self.pool), settings, self.coordinator.encoder.clip, selection)
         return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade, self.concurrency))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from trinity.coordinator.heads import LinearHead
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.slm import SLMConfig, load_slm
 from trinity.coordinator.svf import decompose
+from trinity.episode.calls import Calls
 from trinity.episode.policy import Logits, Position
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Graded, Job, run_jobs
@@ -142,7 +143,7 @@ def main() -> None:
     """Play, keep, and say how the choices were spread."""
     made = coordinator()
     recorder = Recorder(made)
-    rollout = Rollout(recorder, Answers(), EpisodeSettings(), made.encoder.clip, "sample")
+    rollout = Rollout(recorder, Calls(Answers()), EpisodeSettings(), made.encoder.clip, "sample")
     jobs = [Job(task, c, Draw(0, "train", 0)) for task in questions() for c in range(CANDIDATES)]
     results = asyncio.run(run_jobs(rollout, jobs, ungraded, len(jobs)))
     made.close()

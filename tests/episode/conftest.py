@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trinity.episode.calls import Calls
 from trinity.episode.policy import Logits, Position
 from trinity.episode.roles import Role
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout, Trajectory
@@ -72,7 +73,7 @@ class Script:
     async def play(self, question: Question | None = None) -> Played:
         pool = ScriptedPool([text for _, _, text in self.turns])
         policy = ScriptedPolicy([(agent, role) for agent, role, _ in self.turns])
-        rollout = Rollout(policy, pool, EpisodeSettings(**self.settings), self.clip, "argmax")
+        rollout = Rollout(policy, Calls(pool), EpisodeSettings(**self.settings), self.clip, "argmax")
         trajectory = await rollout.run(question or Question(), 0, Draw(0, "evaluation", 0))
         return Played(trajectory, pool, policy)
 

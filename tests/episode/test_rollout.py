@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trinity.episode.calls import Calls
 from trinity.episode.policy import Logits, Position
 from trinity.episode.roles import Role
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
@@ -200,7 +201,7 @@ class Even:
 
 
 async def choices(draw: Draw, candidate: int, make: Any, question: Any) -> list[tuple[int, Role]]:
-    rollout = Rollout(Even(), make(["x"] * 5), EpisodeSettings(), lambda text, tokens: text, "sample")
+    rollout = Rollout(Even(), Calls(make(["x"] * 5)), EpisodeSettings(), lambda text, tokens: text, "sample")
     return [(turn.agent, turn.role) for turn in (await rollout.run(question, candidate, draw)).turns]
 
 

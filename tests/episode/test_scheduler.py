@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from trinity import keyed
+from trinity.episode.calls import Calls
 from trinity.episode.policy import Logits, Position
+from trinity.episode.roles import Role
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
 from trinity.errors import UserError
+from trinity.objectives.ledger import account
 from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
 
 CANDIDATES, TASKS = 4, 6
@@ -52,11 +55,18 @@ class ShuffledPool(Pool):
     let_go: list[str] = field(default_factory=list)
     calls: int = 0
     most: int = 0
+    per_agent: int | None = None
+    asked: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def limits(self) -> Sequence[int | None]:
+        return [self.per_agent] * 3
 
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         text = "\n".join(message["content"] for message in messages)
         loop = asyncio.get_running_loop()
         self.calls += 1
+        self.asked.append((agent, text))
         future = loop.create_future()
         self.waiting.append((hashlib.sha256(f"{agent}{text}".encode()).hexdigest(), future))
         self.most = max(self.most, len(self.waiting))
@@ -89,7 +99,7 @@ def jobs(independent: bool = False) -> list[Job[Question]]:
 async def run(
     pool: ShuffledPool, concurrency: int = 100, grading: Any = grade, todo: list[Job[Question]] | None = None
 ) -> list[Graded | Failure]:
-    rollout = Rollout(KeyedPolicy(), pool, EpisodeSettings(), lambda text, tokens: text, "sample")
+    rollout = Rollout(KeyedPolicy(), Calls(pool), EpisodeSettings(), lambda text, tokens: text, "sample")
     return await run_jobs(rollout, jobs() if todo is None else todo, grading, concurrency)
 
 
@@ -108,7 +118,71 @@ async def test_results_do_not_depend_on_concurrency(concurrency: int) -> None:
     few, many = ShuffledPool(0), ShuffledPool(1)
     assert await run(few, concurrency) == await run(many, 100)
     assert few.most == concurrency
-    assert many.most == CANDIDATES * TASKS
+    assert many.most > 7
+
+
+def fitness(results: list[Graded | Failure]) -> list[float]:
+    found: list[float] = account(results, 0.0).fitness(CANDIDATES).tolist()
+    return found
+
+
+def transcripts(results: list[Graded | Failure]) -> list[list[tuple[int, Role, str]]]:
+    return [
+        [(turn.agent, turn.role, turn.completion.text) for turn in result.trajectory.turns]
+        for result in results
+        if isinstance(result, Graded)
+    ]
+
+
+async def test_shuffled_latencies_and_any_concurrency_give_the_same_generation() -> None:
+    alone = await run(ShuffledPool(0), concurrency=1)
+    assert 0 < sum(fitness(alone)) < CANDIDATES
+    for order in range(3):
+        for per_agent in (None, 1, 5):
+            crowded = await run(ShuffledPool(order, per_agent=per_agent), concurrency=500)
+            assert fitness(crowded) == fitness(alone)
+            assert transcripts(crowded) == transcripts(alone)
+
+
+async def test_identical_requests_in_flight_are_made_once() -> None:
+    pool = ShuffledPool(0)
+    found = await run(pool, concurrency=500)
+    turns = [turn for result in found if isinstance(result, Graded) for turn in result.trajectory.turns]
+    shared = sum(turn.completion.source == "shared" for turn in turns)
+    assert shared > 0
+    assert len(turns) == pool.calls + shared
+    costs = sum(result.trajectory.cost for result in found if isinstance(result, Graded))
+    assert costs == pytest.approx(0.1 * pool.calls), "each call is paid for once"
+
+
+async def test_an_agents_limit_holds_whatever_the_concurrency() -> None:
+    pool = ShuffledPool(0, per_agent=2)
+    await run(pool, concurrency=500)
+    assert pool.most <= 3 * 2
+
+
+async def test_nobody_waits_for_the_slowest() -> None:
+    slow = asyncio.Event()
+
+    class Slow(ShuffledPool):
+        async def complete(
+            self, agent: int, messages: Sequence[Message], decode: DecodeParameters
+        ) -> Completion:
+            if "question 0" in messages[-1]["content"]:
+                await slow.wait()
+            return await super().complete(agent, messages, decode)
+
+    finished: list[str] = []
+
+    async def note(task: Question, answer: str | None) -> Mark:
+        finished.append(task.id)
+        if len(finished) == CANDIDATES * (TASKS - 1):
+            slow.set()  # reached only if all the others play to their end meanwhile
+        return Mark(1)
+
+    found = await run(Slow(0), grading=note)
+    assert len(found) == CANDIDATES * TASKS
+    assert "t0" not in finished[: CANDIDATES * (TASKS - 1)]
 
 
 async def test_results_do_not_depend_on_what_else_runs() -> None:

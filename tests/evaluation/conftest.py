@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trinity.episode.calls import Calls
 from trinity.episode.policy import Logits, Policy, Position, Selection
 from trinity.episode.rollout import EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
@@ -56,7 +57,7 @@ class Runner:
     ) -> list[Graded | Failure]:
         self.asked.append((policy, list(jobs), selection, max_turns))
         settings = self.settings if max_turns is None else EpisodeSettings(max_turns=max_turns)
-        rollout = Rollout(policy, Experts(self.fails), settings, lambda text, tokens: text, selection)
+        rollout = Rollout(policy, Calls(Experts(self.fails)), settings, lambda text, tokens: text, selection)
 
         async def grade(task: Task, answer: str | None) -> Mark:
             return Mark(int(answer == task.reference))

@@ -340,42 +340,8 @@ async def test_a_local_server_is_sent_no_key_of_the_environment(server, make, mo
     assert server.authorizations == ["Bearer none"]
 
 
-async def test_concurrency_is_limited_per_model(server, make):
-    release, full = asyncio.Event(), asyncio.Event()
-    flying: dict[str, int] = {}
-    peak: dict[str, int] = {}
-
-    async def hold(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        name = body["model"]
-        flying[name] = flying.get(name, 0) + 1
-        peak[name] = max(peak.get(name, 0), flying[name])
-        if name in OPENROUTER:
-            if flying[name] == 2:
-                full.set()
-            await release.wait()
-        flying[name] -= 1
-        return await answer(chat())
-
-    server.respond = hold
-    pool = make(OPENROUTER, concurrency=2)
-    calls = [asyncio.create_task(pool.complete(0, MESSAGES, DecodeParameters())) for _ in range(5)]
-    await full.wait()
-    # The other model is free meanwhile; its round trips give a third call every chance to arrive.
-    for _ in range(3):
-        await pool.complete(1, MESSAGES, DecodeParameters())
-    assert peak["qwen/qwen3.5-35b-a3b"] == 2
-    release.set()
-    assert [c.text for c in await asyncio.gather(*calls)] == ["2"] * 5
-    assert peak["qwen/qwen3.5-35b-a3b"] == 2
-
-
-async def test_a_failed_call_frees_its_place(server, make):
-    pool = make(concurrency=1)
-    server.returns(*BROKEN["500"])
-    with pytest.raises(InfrastructureError):
-        await pool.complete(0, MESSAGES, DecodeParameters())
-    server.returns(chat())
-    assert (await pool.complete(0, MESSAGES, DecodeParameters())).text == "2"
+def test_each_models_concurrency_is_its_limit(make):
+    assert make(OPENROUTER, concurrency=2).limits == [2, 16]
 
 
 async def test_closing_the_pool_closes_its_connections(server, make, model):

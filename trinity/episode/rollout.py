@@ -7,13 +7,14 @@ from typing import Literal, Protocol
 import numpy as np
 
 from trinity import keyed
+from trinity.episode.calls import Calls
 from trinity.episode.policy import Logits, Policy, Position, Selection, choose
 from trinity.episode.prompts import Question, build_messages, named_role
 from trinity.episode.roles import Role
 from trinity.episode.transcript import RouterView, Transcript, Turn
 from trinity.episode.verdict import Verdict, parse_judgement
 from trinity.errors import UserError
-from trinity.pool.base import DecodeParameters, Pool
+from trinity.pool.base import Completion, DecodeParameters
 
 RoleName = Literal["thinker", "worker", "verifier"]
 StopReason = Literal["accepted", "turns", "verifier_first"]
@@ -93,13 +94,22 @@ class Trajectory:
 
     @property
     def completion_tokens(self) -> int:
-        """Tokens that the LLMs wrote."""
-        return sum(turn.completion.completion_tokens for turn in self.turns)
+        """Tokens that the LLMs wrote for this trajectory; a shared call's count where it was made."""
+        return sum(completion.completion_tokens for completion in self._paid)
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens that the LLMs read."""
-        return sum(turn.completion.prompt_tokens for turn in self.turns)
+        """Tokens that the LLMs read for this trajectory, likewise."""
+        return sum(completion.prompt_tokens for completion in self._paid)
+
+    @property
+    def calls(self) -> int:
+        """Calls that were made for this trajectory."""
+        return len(self._paid)
+
+    @property
+    def _paid(self) -> list[Completion]:
+        return [turn.completion for turn in self.turns if turn.completion.source == "call"]
 
     @property
     def cost(self) -> float:
@@ -116,14 +126,14 @@ class Rollout:
 
     Args:
         policy: decides.
-        pool: answers.
+        calls: to the pool, which answers.
         settings: the rules.
         clip: (text, tokens) -> text of at most that many tokens.
         selection: how a choice is taken from the logits.
     """
 
     policy: Policy
-    pool: Pool
+    calls: Calls
     settings: EpisodeSettings
     clip: Clip
     selection: Selection
@@ -158,7 +168,7 @@ class Rollout:
         else:
             role, role_p = named, 1.0
         messages = build_messages(role, task, transcript, thinker_names_role=self.settings.thinker_names_role)
-        completion = await self.pool.complete(agent, messages, self.settings.decode)
+        completion = await self.calls.complete(agent, messages, self.settings.decode)
         shown = self.clip(completion.text, self.settings.max_output_tokens)
         judgement = parse_judgement(completion.text) if role is Role.VERIFIER else None
         return Turn(agent, role, completion, shown, judgement, agent_p, role_p)

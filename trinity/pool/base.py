@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 from trinity.errors import UserError
@@ -29,16 +29,19 @@ class DecodeParameters:
 class Completion:
     """What came back from an LLM.
 
-    `cost` is in US dollars, as the server states it. `finish_reason` "length" means that the answer was cut
+    `cost` is in US dollars, as the server states it. `source` is "shared" where another trajectory's
+    identical call was waited for, which then has the cost. Who paid is no part of what was said: neither
+    field counts when completions are compared. `finish_reason` "length" means that the answer was cut
     by its own token limit: a result, not a failure. `reasoning` never enters a transcript.
     """
 
     text: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost: float = 0.0
+    cost: float = field(default=0.0, compare=False)
     finish_reason: Literal["stop", "length"] = "stop"
     reasoning: str = ""
+    source: Literal["call", "shared"] = field(default="call", compare=False)
 
 
 class InfrastructureError(Exception):
@@ -57,6 +60,11 @@ class Pool(ABC):
     @abstractmethod
     def agents(self) -> Sequence[str]:
         """The agents' names; an agent's index in this list is its index in the head's logits."""
+
+    @property
+    def limits(self) -> Sequence[int | None]:
+        """The most calls in flight at once, by agent, for whoever makes the calls; None is unlimited."""
+        return [None] * len(self.agents)
 
     @abstractmethod
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:

@@ -93,12 +93,16 @@ class LiteLLMPool(Pool):
             raise UserError(f"The pool's timeout is {timeout} s: give a positive number of seconds.")
         self._models = list(models)
         self._timeout = timeout
-        self._free = [asyncio.Semaphore(config.concurrency) for config in models]
 
     @property
     def agents(self) -> Sequence[str]:
         """The models' short names."""
         return [config.label for config in self._models]
+
+    @property
+    def limits(self) -> Sequence[int]:
+        """The models' `concurrency`."""
+        return [config.concurrency for config in self._models]
 
     def check(self) -> None:
         """Raises UserError for an unusable list of models, a name without provider, or a missing key."""
@@ -119,18 +123,17 @@ class LiteLLMPool(Pool):
         config = self._models[agent]
         request = self._request(config, messages, decode)
         failure: Exception
-        async with self._free[agent]:
-            try:
-                # LiteLLM's own timeout starts anew with every byte that arrives.
-                async with asyncio.timeout(self._timeout):
-                    response = await _litellm().acompletion(**request, api_key=config.key)
-                return _read(config, response)
-            except InfrastructureError:
-                raise
-            except TimeoutError:
-                failure = InfrastructureError(config.label, "timeout")
-            except Exception as error:
-                failure = self._failure(config, error)
+        try:
+            # LiteLLM's own timeout starts anew with every byte that arrives.
+            async with asyncio.timeout(self._timeout):
+                response = await _litellm().acompletion(**request, api_key=config.key)
+            return _read(config, response)
+        except InfrastructureError:
+            raise
+        except TimeoutError:
+            failure = InfrastructureError(config.label, "timeout")
+        except Exception as error:
+            failure = self._failure(config, error)
         # Outside the handler: a chained exception would bring the client's own text, which may quote a key.
         raise failure
 
