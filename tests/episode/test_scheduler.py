@@ -117,7 +117,7 @@ async def test_results_do_not_depend_on_arrival_order() -> None:
 async def test_results_do_not_depend_on_concurrency(concurrency: int) -> None:
     few, many = ShuffledPool(0), ShuffledPool(1)
     assert await run(few, concurrency) == await run(many, 100)
-    assert few.most == concurrency
+    assert 0 < few.most <= concurrency
     assert many.most > 7
 
 

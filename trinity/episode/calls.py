@@ -56,7 +56,7 @@ class Calls:
             flight.waiting.append(future)
             found = await future
             if found != "abandoned":
-                return found
+                return replace(found, cost=0.0, source="shared")
         flight = self._flights[key] = _Flight()
         outcome: Completion | Literal["abandoned"] | Exception = "abandoned"
         try:
