@@ -109,7 +109,7 @@ class CoordinatorModule(LightningModule):
         objective: minibatch -> update.
         episode: the rules of a trajectory.
         selection: sampling or argmax.
-        concurrency: trajectories under way at once.
+        concurrency: LLM calls in flight at once, all models together; the pool may limit each model, too.
         torch_threads: for all tensor work, whose last bits can depend on it; None leaves torch's own
             number. One is fastest for small models.
         seed: of all keyed draws; the run's seed by default.
@@ -279,8 +279,10 @@ class CoordinatorModule(LightningModule):
     ) -> list[Graded | Failure]:
         """Trajectories of any policy on this module's pool; `max_turns` overrides the episode's."""
         settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
-        rollout = Rollout(policy, Calls(self.pool), settings, self.coordinator.encoder.clip, selection)
-        return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade, self.concurrency))
+        rollout = Rollout(
+            policy, Calls(self.pool, self.concurrency), settings, self.coordinator.encoder.clip, selection
+        )
+        return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Record what a bit-for-bit continuation also depends on."""

@@ -145,7 +145,7 @@ def main() -> None:
     recorder = Recorder(made)
     rollout = Rollout(recorder, Calls(Answers()), EpisodeSettings(), made.encoder.clip, "sample")
     jobs = [Job(task, c, Draw(0, "train", 0)) for task in questions() for c in range(CANDIDATES)]
-    results = asyncio.run(run_jobs(rollout, jobs, ungraded, len(jobs)))
+    results = asyncio.run(run_jobs(rollout, jobs, ungraded))
     made.close()
     turns = [t for r in results if isinstance(r, Graded) for t in r.trajectory.turns]
     choices = Counter(f"{t.role.title} {t.agent}" for t in turns)

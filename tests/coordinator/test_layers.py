@@ -1,5 +1,7 @@
 """Matrix products with packed weights, and keys and values in chunks."""
 
+import weakref
+
 import pytest
 import torch
 from torch import Tensor
@@ -50,3 +52,13 @@ def test_a_layer_in_chunks_is_the_layer_at_once(random_slm: SLM) -> None:
     alone = layer.keys_values(x[7:], positions.stretch(7, 12), layer.matrices)
     assert torch.equal(alone.keys, own.keys)
     assert torch.equal(alone.values, own.values)
+
+
+def test_a_packed_matrix_can_let_go_of_the_plain_one() -> None:
+    weight = noise(600, 512)
+    gone = weakref.ref(weight)
+    multiply = multiplier(weight, None, keep=False)
+    wanted = torch.nn.functional.linear(noise(3, 512), weight)
+    del weight
+    assert gone() is None
+    torch.testing.assert_close(multiply(noise(3, 512)), wanted, atol=1e-3, rtol=1e-5)

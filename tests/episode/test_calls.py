@@ -143,6 +143,23 @@ async def test_each_agent_has_its_own_limit_and_order_is_kept() -> None:
     assert [text for agent, text, _ in pool.made if agent == 0] == ["0", "1", "2", "3", "4"]
 
 
+async def test_all_agents_together_have_a_limit_and_none_holds_up_another() -> None:
+    pool = Held((1, None))
+    calls = Calls(pool, concurrency=2)
+    asked = [start(calls, "x"), start(calls, "y"), start(calls, "x", agent=1), start(calls, "y", agent=1)]
+    await settle()
+    # The first agent's second call waits for its own place, and takes none of the common ones meanwhile.
+    assert [(agent, text) for agent, text, _ in pool.made] == [(0, "x"), (1, "x")]
+    pool.answer(1)
+    await settle()
+    assert [(agent, text) for agent, text, _ in pool.made][2:] == [(1, "y")]
+    pool.answer(0)
+    await settle()
+    for index in (2, 3):
+        pool.answer(index)
+    assert len(await asyncio.gather(*asked)) == 4
+
+
 async def test_a_shared_call_takes_one_place() -> None:
     pool = Held((1, None))
     calls = Calls(pool)
@@ -171,7 +188,7 @@ async def test_a_failed_call_frees_its_place() -> None:
 @pytest.mark.parametrize(("limit", "share", "allowed"), [(7, 2, 3), (1, 4, 1), (4, 1, 4)])
 async def test_processes_share_the_limits(limit: int, share: int, allowed: int) -> None:
     pool = Held((limit, None))
-    calls = Calls(pool, share)
+    calls = Calls(pool, share=share)
     asked = [start(calls, str(i)) for i in range(8)]
     await settle()
     assert len(pool.made) == allowed

@@ -99,8 +99,10 @@ def jobs(independent: bool = False) -> list[Job[Question]]:
 async def run(
     pool: ShuffledPool, concurrency: int = 100, grading: Any = grade, todo: list[Job[Question]] | None = None
 ) -> list[Graded | Failure]:
-    rollout = Rollout(KeyedPolicy(), Calls(pool), EpisodeSettings(), lambda text, tokens: text, "sample")
-    return await run_jobs(rollout, jobs() if todo is None else todo, grading, concurrency)
+    rollout = Rollout(
+        KeyedPolicy(), Calls(pool, concurrency), EpisodeSettings(), lambda text, tokens: text, "sample"
+    )
+    return await run_jobs(rollout, jobs() if todo is None else todo, grading)
 
 
 async def test_results_do_not_depend_on_arrival_order() -> None:

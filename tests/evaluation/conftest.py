@@ -62,7 +62,7 @@ class Runner:
         async def grade(task: Task, answer: str | None) -> Mark:
             return Mark(int(answer == task.reference))
 
-        return asyncio.run(run_jobs(rollout, jobs, grade, 10))
+        return asyncio.run(run_jobs(rollout, jobs, grade))
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -31,21 +31,24 @@ class Calls:
     """A pool's calls, as trajectories make them; for one event loop.
 
     A request (agent, messages, decode parameters) that is under way already is not made again: whoever asks
-    gets the same completion, at no cost and marked as shared, or the same error. At most `pool.limits[agent]`
-    calls of an agent are in flight, in the order in which they were asked for.
+    gets the same completion, at no cost and marked as shared, or the same error. At most `concurrency` calls
+    are in flight, and `pool.limits[agent]` of an agent, in the order in which they were asked for. Calls are
+    limited, not trajectories: these would leave places idle while the last of them play their turns.
 
     Args:
         pool: answers.
+        concurrency: None: as many as the agents' limits allow.
         share: how many processes share the limits; each takes its part, and at least 1.
     """
 
-    def __init__(self, pool: Pool, share: int = 1) -> None:
+    def __init__(self, pool: Pool, concurrency: int | None = None, share: int = 1) -> None:
+        def places(limit: int | None) -> AbstractAsyncContextManager[None]:
+            return nullcontext() if limit is None else asyncio.Semaphore(max(1, limit // share))
+
         self._pool = pool
         self._flights: dict[_Key, _Flight] = {}
-        self._free = [
-            nullcontext() if limit is None else asyncio.Semaphore(max(1, limit // share))
-            for limit in pool.limits
-        ]
+        self._all = places(concurrency)
+        self._free = [places(limit) for limit in pool.limits]
 
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """Ask one agent. Raises what the pool raises."""
@@ -60,7 +63,8 @@ class Calls:
         flight = self._flights[key] = _Flight()
         outcome: Completion | Literal["abandoned"] | Exception = "abandoned"
         try:
-            async with self._free[agent]:
+            # The agent's place first: one that waits for it must not keep other agents' calls waiting.
+            async with self._free[agent], self._all:
                 outcome = await self._pool.complete(agent, messages, decode)
                 return outcome
         except Exception as error:

@@ -1,6 +1,7 @@
 """The three roles that an LLM can be asked to play."""
 
 from enum import IntEnum
+from functools import cached_property
 
 
 class Role(IntEnum):
@@ -10,7 +11,7 @@ class Role(IntEnum):
     WORKER = 1
     VERIFIER = 2
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The role's name as prompts and transcripts write it."""
         return self.name.capitalize()

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trinity import keyed
 from trinity.episode.calls import Calls
@@ -44,6 +46,11 @@ class EpisodeSettings:
     thinker_names_role: bool = False
     verifier_first: Literal["continue", "end"] = "continue"
     decode: DecodeParameters = field(default_factory=DecodeParameters)
+
+    @cached_property
+    def offered(self) -> NDArray[np.bool_]:
+        """Whether each role is on offer (3,)."""
+        return np.array([role.name.lower() in self.roles for role in Role])
 
     def __post_init__(self) -> None:
         if self.max_turns < 1:
@@ -181,8 +188,7 @@ class Rollout:
         return role if role is not None and role.name.lower() in self.settings.roles else None
 
     def _mask(self, role_logits: Logits) -> Logits:
-        offered = np.array([role.name.lower() in self.settings.roles for role in Role])
-        return np.where(offered, role_logits, -np.inf)
+        return np.where(self.settings.offered, role_logits, -np.inf)
 
     def _answer(self, transcript: Transcript, stop: StopReason) -> str | None:
         if stop == "verifier_first":

@@ -69,20 +69,17 @@ async def run_jobs(
     rollout: Rollout,
     jobs: Sequence[Job[TaskT]],
     grade: Callable[[TaskT, str | None], Awaitable[Grade]],
-    concurrency: int,
 ) -> list[Graded | Failure]:
-    """Run all jobs, at most `concurrency` at a time; results in the order of the jobs.
+    """Run all jobs at once, each in a task of its own that waits for no other; results in their order.
 
     Raises UserError as soon as one trajectory does; the others are then cancelled.
     """
-    limit = asyncio.Semaphore(concurrency)
 
     async def one(job: Job[TaskT]) -> Graded | Failure:
-        async with limit:
-            try:
-                trajectory = await rollout.run(job.task, job.candidate, job.draw)
-            except InfrastructureError as error:
-                return Failure(job.candidate, job.task.id, error.agent, error.cause)
+        try:
+            trajectory = await rollout.run(job.task, job.candidate, job.draw)
+        except InfrastructureError as error:
+            return Failure(job.candidate, job.task.id, error.agent, error.cause)
         return Graded(trajectory, (await grade(job.task, trajectory.answer)).reward)
 
     try:

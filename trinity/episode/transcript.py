@@ -58,6 +58,11 @@ class Transcript:
 def render_turns(turns: Sequence[Turn]) -> str:
     """The turns as an LLM reads them; agents are not named: judge the text, not its author."""
     return "\n\n".join(
-        f"[Turn {number}] {turn.role.title}:\n{_FRAME.sub(_QUOTED, turn.shown)}"
+        f"[Turn {number}] {turn.role.title}:\n{_quoted(turn.shown)}"
         for number, turn in enumerate(turns, start=1)
     )
+
+
+def _quoted(text: str) -> str:
+    # Looking for the frame's words first spares most texts the search line by line.
+    return _FRAME.sub(_QUOTED, text) if "[Turn " in text or "===" in text else text
