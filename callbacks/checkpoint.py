@@ -20,7 +20,7 @@ class LastCheckpoint(ModelCheckpoint):
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Say how to go on, also after Ctrl-C."""
         super().on_exception(trainer, pl_module, exception)
-        if self.best_model_path:
+        if self.best_model_path and trainer.is_global_zero:
             print(f"Stopped. Go on with --ckpt_path {self.best_model_path}", file=sys.stderr)
 
 

@@ -36,7 +36,11 @@ class DivergenceMonitor(Callback):
         """Measure, log `divergence/*` at step 0, and warn."""
         assert isinstance(pl_module, CoordinatorModule)
         strategy = trainer.optimizers[0]
-        if trainer.global_step > 0 or not isinstance(strategy, EvolutionStrategy):
+        if (
+            trainer.global_step > 0
+            or not trainer.is_global_zero
+            or not isinstance(strategy, EvolutionStrategy)
+        ):
             return
         data: TaskDataModule = trainer.datamodule  # type: ignore[attr-defined]
         queries = [task.query for task in data.minibatch(0)[: self.distinct]]

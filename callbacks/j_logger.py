@@ -47,8 +47,9 @@ class JLogger(Callback):
         self.rows.append(row)
         for logger in trainer.loggers:
             logger.log_metrics({k: v for k, v in row.items() if k != "generation"}, step=update.generation)
-        if trainer.log_dir is not None and trainer.is_global_zero:
-            self._write(Path(trainer.log_dir) / FILE_NAME)
+        folder = trainer.log_dir  # asked by every process: they agree on it together
+        if folder is not None and trainer.is_global_zero:
+            self._write(Path(folder) / FILE_NAME)
 
     def _spent(self, tag: str) -> float:
         return self.rows[-1][tag] if self.rows else 0.0

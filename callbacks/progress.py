@@ -24,7 +24,8 @@ class GenerationProgress(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar."""
         self._started = time.monotonic()
-        if not self._console.is_terminal:
+        self._console.quiet = not trainer.is_global_zero
+        if self._console.quiet or not self._console.is_terminal:
             return
         self._progress = Progress(
             TextColumn("generation"),

@@ -72,7 +72,7 @@ def played(module: CoordinatorModule, data: TaskDataModule, **options: object) -
     )
     tasks = data.splits.train[:4]
     results = module.play(thetas, tasks, stage="train", generation=2, **options)  # type: ignore[arg-type]
-    assert [r.candidate for r in results] == [c for c in range(3) for _ in range(4)]
+    assert [r.candidate for r in results] == [*range(3)] * 4, "task by task"
     return [
         (r.task_id, r.reward, [(t.agent, t.role, t.completion.text) for t in r.trajectory.turns])
         for r in results

@@ -24,8 +24,9 @@ ROOMS = {f"trinity.{room}." for room in ALLOWED}
 ALLOWED_MODULES = {
     "errors": set[str](),
     "keyed": set[str](),
+    "ranks": set[str](),
     "data": {"trinity.tasks."},
-    "module": ROOMS | {"trinity.data"},
+    "module": ROOMS | {"trinity.data", "trinity.ranks"},
     "cli": ROOMS | {"trinity.data", "trinity.module", "callbacks."},
 }
 CALLBACKS = ROOMS | {"trinity.data", "trinity.module"}

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.strategies import DDPStrategy
 from rich.console import Console
 from transformers.utils import logging as transformers_logging
 
@@ -96,22 +97,28 @@ class TrinityCLI(LightningCLI):
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        return Path(self.trainer.log_dir or self.trainer.default_root_dir)
+        # Not trainer.log_dir, which all processes of a run have to ask for together.
+        return Path(getattr(self.trainer.logger, "log_dir", None) or self.trainer.default_root_dir)
 
     def before_fit(self) -> None:
         """Say where the run goes, and what it can find out."""
-        console = Console(highlight=False, soft_wrap=True, markup=False)
+        console = Console(
+            highlight=False, soft_wrap=True, markup=False, quiet=not self.trainer.is_global_zero
+        )
         console.print(f"Run folder: {self.folder}")
         self._check_options()
         self.model.prepare(self.datamodule)
         console.print(self.model.layout.describe())
-        self._print_power(console)
+        if self.trainer.is_global_zero:
+            self._print_power(console)
 
     def _check_options(self) -> None:
-        if self.trainer.world_size > 1:
+        strategy = self.trainer.strategy
+        launched = isinstance(strategy, DDPStrategy) and strategy._start_method == "popen"
+        if self.trainer.world_size > 1 and not launched:
             raise UserError(
-                f"The trainer has {self.trainer.world_size} processes, but generations are not shared among "
-                "several yet, and each would make every LLM call; set trainer.devices and num_nodes to 1."
+                f"trainer.strategy is {self._get(self.config, 'trainer').get('strategy')!r}, but only ddp "
+                "shares a generation among several processes; set it to ddp."
             )
         path = self._get(self.config, "ckpt_path")
         if path is not None and not Path(path).is_file():
@@ -129,7 +136,9 @@ class TrinityCLI(LightningCLI):
             )
 
     def after_fit(self) -> None:
-        """Print the table, write summary.json, and say where everything is."""
+        """Print the table, write summary.json, and say where everything is; on the first process only."""
+        if not self.trainer.is_global_zero:
+            return
         console = Console(highlight=False, soft_wrap=True, markup=False)
         model, splits = self.model, self.datamodule.splits
 
@@ -198,5 +207,9 @@ def fit(argv: Sequence[str] | None = None) -> None:
         try:
             run(sys.argv[1:] if argv is None else argv, stack)
         except UserError as error:
+            if os.environ.get("LOCAL_RANK", "0") != "0":
+                # The first process of this machine raises it, too, and says it. Another exit code than 0
+                # would have Lightning kill that one before it does.
+                sys.exit(0)
             print(f"trinity-fit: {error}", file=sys.stderr)
             sys.exit(2)

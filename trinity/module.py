@@ -22,6 +22,7 @@ from trinity.coordinator.svf import MATRICES, decompose
 from trinity.data import TaskDataModule
 from trinity.episode.calls import Calls
 from trinity.episode.policy import Policy, Selection
+from trinity.episode.records import from_record, to_record
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
 from trinity.errors import UserError
@@ -31,6 +32,7 @@ from trinity.objectives.ledger import account
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.base import Pool
+from trinity.ranks import Ranks
 from trinity.rewards.rewards import Rewards
 from trinity.tasks.task import Task
 
@@ -183,8 +185,7 @@ class CoordinatorModule(LightningModule):
         """
         if self._coordinator is not None:
             return
-        if self.torch_threads is not None:
-            torch.set_num_threads(self.torch_threads)
+        self._pin_threads()
         slm = load_slm(self.slm_config)
         head = self.head_factory(slm.hidden_size, len(self.pool.agents))
         settings = self.svf_settings
@@ -215,6 +216,14 @@ class CoordinatorModule(LightningModule):
         layout = ParameterLayout.of(self._blocks(), self._scales())
         self._coordinator = Coordinator(encoder, engine, svf, head, layout, self.extraction.hidden_norm)
         self.initial_theta = self.theta()
+
+    def setup(self, stage: str) -> None:
+        """Pin the threads again: Lightning's launcher of several processes sets a number of its own."""
+        self._pin_threads()
+
+    def _pin_threads(self) -> None:
+        if self.torch_threads is not None:
+            torch.set_num_threads(self.torch_threads)
 
     def _blocks(self) -> dict[str, nn.Parameter]:
         """theta's blocks by name, in their order."""
@@ -263,24 +272,67 @@ class CoordinatorModule(LightningModule):
         generation: int,
         shared_draws: bool = True,
     ) -> list[Graded | Failure]:
-        """One trajectory for each candidate of thetas (lambda, n) and task, candidate by candidate.
+        """One trajectory for each candidate of thetas (lambda, n) and task, task by task.
 
-        `stage` "train" takes the training selection, any other the evaluation's.
+        The processes of a distributed run share the candidates, and all of them get all results: each has to
+        call this. `stage` "train" takes the training selection, any other the evaluation's.
+
+        Raises UserError on every process where one of them does.
         """
+        ranks = Ranks.here()
+        if 1 < len(thetas) < ranks.count:
+            raise UserError(
+                f"The trainer has {ranks.count} processes, but there are only {len(thetas)} candidates to "
+                "share; set fewer devices or num_nodes, or a larger population_size."
+            )
         self.coordinator.load(thetas)
         selection = self.selection.training if stage == "train" else self.selection.evaluation
         candidates = range(len(thetas))
         draws = [Draw(self.seed, stage, generation, None if shared_draws else c) for c in candidates]
-        jobs = [Job(task, c, draws[c]) for c in candidates for task in tasks]
-        return self.run(self.coordinator, jobs, selection)
+        # Task by task, so that what the engine keeps of a task's transcripts is used while it is there.
+        jobs = [Job(task, c, draws[c]) for task in tasks for c in candidates]
+        if ranks.count == 1:
+            return self.run(self.coordinator, jobs, selection)
+        mine = ranks.share([job.candidate for job in jobs])
+        try:
+            played = self.run(self.coordinator, [jobs[i] for i in mine], selection, share=ranks.count)
+        except UserError as error:
+            return self._gathered(ranks, len(jobs), {}, str(error))
+        return self._gathered(ranks, len(jobs), dict(zip(mine, played, strict=True)), None)
+
+    @staticmethod
+    def _gathered(
+        ranks: Ranks, jobs: int, played: dict[int, Graded | Failure], error: str | None
+    ) -> list[Graded | Failure]:
+        """All ranks' results in the order of the jobs. Raises UserError where any rank met one."""
+        records = [[i, to_record(result)] for i, result in played.items()]
+        everything = ranks.gather({"error": error, "records": records})
+        for found in everything:
+            if found["error"] is not None:
+                raise UserError(found["error"])
+        by_job = {i: from_record(record) for found in everything for i, record in found["records"]}
+        return [by_job[i] for i in range(jobs)]
 
     def run(
-        self, policy: Policy, jobs: Sequence[Job[Task]], selection: Selection, max_turns: int | None = None
+        self,
+        policy: Policy,
+        jobs: Sequence[Job[Task]],
+        selection: Selection,
+        max_turns: int | None = None,
+        *,
+        share: int = 1,
     ) -> list[Graded | Failure]:
-        """Trajectories of any policy on this module's pool; `max_turns` overrides the episode's."""
+        """Trajectories of any policy on this module's pool, by this process alone.
+
+        `max_turns` overrides the episode's; `share` processes at work divide the limits on calls.
+        """
         settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
         rollout = Rollout(
-            policy, Calls(self.pool, self.concurrency), settings, self.coordinator.encoder.clip, selection
+            policy,
+            Calls(self.pool, self.concurrency, share),
+            settings,
+            self.coordinator.encoder.clip,
+            selection,
         )
         return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade))
 

@@ -26,7 +26,11 @@ def started(module, data, sigma0: float) -> Loggers:
     module.configure_model()
     loggers = Loggers()
     trainer = SimpleNamespace(
-        datamodule=data, global_step=0, optimizers=[module.configure_optimizers()], loggers=loggers
+        is_global_zero=True,
+        datamodule=data,
+        global_step=0,
+        optimizers=[module.configure_optimizers()],
+        loggers=loggers,
     )
     DivergenceMonitor(distinct=2).on_train_start(trainer, module)
     return loggers

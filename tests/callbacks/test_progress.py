@@ -15,7 +15,7 @@ def test_a_line_a_generation(make_module, capsys: pytest.CaptureFixture[str]) ->
     module, callback = make_module(), GenerationProgress()
     module.update = Update(6, Ledger([], [], Counter()), {"J/population_mean": 0.25})
     metrics = {"J/validation": torch.tensor(0.5)}
-    trainer = SimpleNamespace(global_step=7, max_steps=40, callback_metrics=metrics)
+    trainer = SimpleNamespace(is_global_zero=True, global_step=7, max_steps=40, callback_metrics=metrics)
     callback.on_train_start(trainer, module)
     callback.on_train_epoch_end(trainer, module)
     callback.on_train_end(trainer, module)

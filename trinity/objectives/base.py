@@ -19,7 +19,7 @@ class Arena(Protocol):
     def play(
         self, thetas: Tensor, tasks: Sequence[Task], *, stage: str, generation: int, shared_draws: bool
     ) -> list[Graded | Failure]:
-        """One trajectory for each candidate of thetas (lambda, n) and task, in that order."""
+        """One trajectory for each candidate of thetas (lambda, n) and task, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
