@@ -118,6 +118,16 @@ def test_without_svf_one_forward_serves_all_candidates(make, monkeypatch: pytest
     assert not np.array_equal(first[0], second[0])
 
 
+def test_hidden_states_that_were_kept_serve_a_backward_pass(make) -> None:
+    coordinator = make(svf=False)
+    coordinator.load(thetas(coordinator, 1))
+    coordinator.decide(0, SEGMENTS)
+    weight = torch.ones(64, requires_grad=True)
+    encoded = coordinator.encoder.encode(SEGMENTS)
+    (weight * coordinator.hidden(coordinator._population[0], encoded)).sum().backward()
+    assert weight.grad is not None
+
+
 def test_the_zero_head_has_no_preference(make) -> None:
     coordinator = make()
     theta = torch.cat([torch.zeros(6 * 64), torch.ones(coordinator.svf.n_scales)])

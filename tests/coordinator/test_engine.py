@@ -219,6 +219,16 @@ def test_bfloat16_stays_near(random_slm: SLM) -> None:
     assert (hidden(engine, IDS, {}) - full).norm() < 0.05 * full.norm()
 
 
+def test_what_was_kept_in_inference_mode_serves_a_backward_pass(random_slm: SLM, scales: Tensor) -> None:
+    svf = decompose(random_slm)
+    engine = Engine(random_slm, svf.layer)
+    with torch.inference_mode():
+        engine.hidden(GROWING[2], engine.adapt(svf.weights(scales), tails=engine.tails()))
+    given_scales = scales.clone().requires_grad_()
+    hidden(engine, GROWING[2], svf.weights(given_scales)).sum().backward()
+    assert given_scales.grad is not None
+
+
 def test_gradients_of_a_transcript_in_pieces_are_the_full_forwards(random_slm: SLM, scales: Tensor) -> None:
     svf = decompose(random_slm)
     found = []

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trinity.coordinator.layers import DecoderLayer, Positions, multiplier
+from trinity.coordinator.layers import DecoderLayer, Positions, multiplier, normaliser
 from trinity.coordinator.slm import SLM
 
 
@@ -62,3 +62,27 @@ def test_a_packed_matrix_can_let_go_of_the_plain_one() -> None:
     del weight
     assert gone() is None
     torch.testing.assert_close(multiply(noise(3, 512)), wanted, atol=1e-3, rtol=1e-5)
+
+
+def test_the_normalisation_is_the_librarys(random_slm: SLM) -> None:
+    norm = random_slm.decoder.layers[0].self_attn.q_norm
+    for scale in (1e-4, 1.0, 1e3):
+        x = scale * noise(7, 4, 16)
+        torch.testing.assert_close(normaliser(norm)(x), norm(x), atol=0, rtol=1e-5)
+        assert normaliser(norm)(x.bfloat16()).dtype == torch.bfloat16
+    assert not normaliser(norm)(torch.zeros(2, 16)).any()
+
+
+def test_the_normalisation_is_differentiable(random_slm: SLM) -> None:
+    norm = random_slm.decoder.layers[0].input_layernorm
+    gradients = []
+    for function in (norm, normaliser(norm)):
+        x = noise(3, 64).requires_grad_()
+        function(x).square().sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-4)
+
+
+def test_another_normalisation_is_left_as_it_is() -> None:
+    other = torch.nn.LayerNorm(4)
+    assert normaliser(other) is other

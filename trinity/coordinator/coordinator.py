@@ -12,7 +12,7 @@ from torch import Tensor
 from trinity.coordinator.cache import LeastRecentlyUsed
 from trinity.coordinator.decisions import DecisionThread
 from trinity.coordinator.encoding import Encoded, TranscriptEncoder
-from trinity.coordinator.engine import Adapted, Engine
+from trinity.coordinator.engine import Adapted, Engine, for_later
 from trinity.coordinator.heads import Head, HiddenNorm, normalise_hidden, split_logits
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.svf import SVF
@@ -96,7 +96,7 @@ class Coordinator:
     def _decide(self, request: tuple[int, Sequence[str]]) -> tuple[Logits, Logits]:
         return self.decide(*request)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def decide(self, candidate: int, segments: Sequence[str]) -> tuple[Logits, Logits]:
         """As `logits`, on the calling thread."""
         chosen = self._population[candidate]
@@ -112,9 +112,13 @@ class Coordinator:
             return normalise_hidden(self.engine.hidden(encoded, candidate.adapted), self._hidden_norm)
         found = self._hidden.get(encoded)
         if found is None:
-            found = normalise_hidden(self.engine.hidden(encoded, self._original), self._hidden_norm)
+            found = self._original_hidden(encoded)
             self._hidden.put(encoded, found, found.nbytes)
         return found
+
+    @for_later
+    def _original_hidden(self, encoded: Encoded) -> Tensor:
+        return normalise_hidden(self.engine.hidden(encoded, self._original), self._hidden_norm)
 
     def close(self) -> None:
         """End the decision thread."""

@@ -13,14 +13,15 @@ and a decision depends on (candidate, transcript) alone, to the bit.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from trinity.coordinator.cache import LeastRecentlyUsed
 from trinity.coordinator.encoding import Encoded, Ids
-from trinity.coordinator.layers import DecoderLayer, KeysValues, Matrix, Positions, normalise
+from trinity.coordinator.layers import DecoderLayer, KeysValues, Matrix, Norm, Positions, normaliser
 from trinity.coordinator.memory import keep_freed_memory
 from trinity.coordinator.slm import SLM
 
@@ -34,6 +35,19 @@ _OUTPUT_SHARE = 1 / 8
 Kept = list[KeysValues]
 Tails = LeastRecentlyUsed[Kept]
 Embed = Callable[[Tensor], Tensor]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def for_later(compute: Callable[P, R]) -> Callable[P, R]:
+    """Without gradients, but also within inference mode with tensors that can serve a backward pass later."""
+
+    @wraps(compute)
+    def computed(*args: P.args, **options: P.kwargs) -> R:
+        with torch.inference_mode(False), torch.no_grad():
+            return compute(*args, **options)
+
+    return computed
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,7 @@ class Engine:
         self._prefixes = LeastRecentlyUsed[Kept](int(settings.trunk_bytes * (1 - _OUTPUT_SHARE)))
         self._rope: Positions | None = None
         self._layers: list[DecoderLayer] = []
+        self._norm: Norm
         self.split = True
         reason = full_because or self._unsupported()
         if reason is not None:
@@ -153,7 +168,7 @@ class Engine:
             _, kept = self._tail_chunk(pieces[:end], ending, past, adapted, read=False)
             past.append(kept)
         x, _ = self._tail_chunk(pieces, ending, past, adapted, read=True)
-        return normalise(self._decoder.norm, x)[-1]
+        return self._norm(x)[-1]
 
     def _kept_tails(self, encoded: Encoded, adapted: Adapted) -> list[Kept]:
         """What is kept of each piece but the last, up to the first that is missing."""
@@ -187,8 +202,7 @@ class Engine:
             adapted.tails.put((adapted.owner, ending, pieces), kept, _nbytes(kept))
         return x, kept
 
-    # Not inference_mode: such tensors could not serve a backward pass later.
-    @torch.no_grad()
+    @for_later
     def _trunk(self, pieces: tuple[Ids, ...], ending: Ids) -> Tensor:
         """The trunk's output (T, d) for the last piece with the ending, behind the other pieces."""
         found = self._outputs.get((ending, pieces))
@@ -217,14 +231,16 @@ class Engine:
         start = sum(len(piece) for piece in pieces[:-1])
         end = start + len(pieces[-1]) + len(ending)
         if self._rope is None or len(self._rope.cosines) < end:
-            with torch.no_grad():
-                room = torch.arange(max(256, 2 * end), device=self._slm.device)[None]
-                probe = self._decoder.embed_tokens(self._tensor((0,)))
-                cosines, sines = self._decoder.rotary_emb(probe, room)
-                half = sines.shape[-1] // 2
-                signed = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
-            self._rope = Positions(cosines[0, :, None], signed[0, :, None])
+            self._rope = self._all_positions(max(256, 2 * end))
         return self._rope.stretch(start, end)
+
+    @for_later
+    def _all_positions(self, length: int) -> Positions:
+        probe = self._decoder.embed_tokens(self._tensor((0,)))
+        cosines, sines = self._decoder.rotary_emb(probe, torch.arange(length, device=self._slm.device)[None])
+        half = sines.shape[-1] // 2
+        signed = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
+        return Positions(cosines[0, :, None], signed[0, :, None])
 
     def _tensor(self, ids: Ids) -> Tensor:
         return torch.tensor(ids, device=self._slm.device)
@@ -241,6 +257,7 @@ class Engine:
             return f"{self._slm.name} uses {rope!r} rotary positions, which depend on more than the position"
         try:
             self._layers = [DecoderLayer(layer) for layer in self._decoder.layers]
+            self._norm = normaliser(self._decoder.norm)
             with torch.no_grad():
                 probe = self._probe(config.vocab_size)
                 plain = self._full(probe.ids, Adapted({}, {}, None, None)).float()

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 Matrix = Callable[[Tensor], Tensor]
+Norm = Callable[[Tensor], Tensor]
 
 # Below this many entries the packed kernel's own overhead outweighs what it saves.
 _PACKED_FROM = 2**18
@@ -55,8 +56,10 @@ class DecoderLayer:
 
     def __init__(self, layer: Any) -> None:
         attention = layer.self_attn
-        self._norms = layer.input_layernorm, layer.post_attention_layernorm
-        self._head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
+        self._norms = normaliser(layer.input_layernorm), normaliser(layer.post_attention_layernorm)
+        self._head_norms = None
+        if hasattr(attention, "q_norm"):
+            self._head_norms = normaliser(attention.q_norm), normaliser(attention.k_norm)
         self._biases: dict[str, Tensor | None] = {}
         self.matrices: dict[str, Matrix] = {}
         for part, names in (("self_attn", "qkvo"), ("mlp", ("gate", "up", "down"))):
@@ -91,33 +94,33 @@ class DecoderLayer:
 
         With `last_only` the output is (1, d), that of the last position.
         """
-        normed = normalise(self._norms[0], x)
+        normed = self._norms[0](x)
         own = self._keys_values(normed, positions, matrices)
         if last_only:
             x, normed = x[-1:], normed[-1:]
             positions = positions.stretch(len(positions.cosines) - 1, len(positions.cosines))
         queries = self._heads(matrices["self_attn.q_proj"](normed))
         if self._head_norms is not None:
-            queries = normalise(self._head_norms[0], queries)
+            queries = self._head_norms[0](queries)
         keys = torch.cat([*(p.keys for p in past), own.keys]) if past else own.keys
         values = torch.cat([*(p.values for p in past), own.values]) if past else own.values
         x = x + matrices["self_attn.o_proj"](
             self._attend(positions.rotate(queries), keys, values, bool(past))
         )
-        normed = normalise(self._norms[1], x)
+        normed = self._norms[1](x)
         gate = self._activation(matrices["mlp.gate_proj"](normed))
         return x + matrices["mlp.down_proj"](gate * matrices["mlp.up_proj"](normed)), own
 
     def keys_values(self, x: Tensor, positions: Positions, matrices: Mapping[str, Matrix]) -> KeysValues:
         """The keys and values of a chunk (T, d) alone."""
-        return self._keys_values(normalise(self._norms[0], x), positions, matrices)
+        return self._keys_values(self._norms[0](x), positions, matrices)
 
     def _keys_values(
         self, normed: Tensor, positions: Positions, matrices: Mapping[str, Matrix]
     ) -> KeysValues:
         keys = self._heads(matrices["self_attn.k_proj"](normed))
         if self._head_norms is not None:
-            keys = normalise(self._head_norms[1], keys)
+            keys = self._head_norms[1](keys)
         return KeysValues(positions.rotate(keys), self._heads(matrices["self_attn.v_proj"](normed)))
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, has_past: bool) -> Tensor:
@@ -143,12 +146,24 @@ class DecoderLayer:
         return x.view(len(x), -1, self._head_dim)
 
 
-def normalise(norm: Any, x: Tensor) -> Tensor:
-    """A layer's normalisation; the fused kernel where it is an RMS norm as Llama and Qwen write it."""
-    if hasattr(norm, "variance_epsilon"):
-        return functional.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
-    normed: Tensor = norm(x)
-    return normed
+def normaliser(norm: Any) -> Norm:
+    """A layer's normalisation; in float32, for an RMS norm as Llama and Qwen write it, in fewer steps.
+
+    torch composes its own of twice as many, which in a small model were a quarter of a decision.
+    """
+    if not hasattr(norm, "variance_epsilon"):
+        return norm  # type: ignore[no-any-return]
+    weight: Tensor = norm.weight
+    epsilon = torch.tensor(norm.variance_epsilon, device=weight.device)
+
+    def normalise(x: Tensor) -> Tensor:
+        if x.dtype != torch.float32:
+            return functional.rms_norm(x, weight.shape, weight, norm.variance_epsilon)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        mean_square = torch.addcmul(epsilon, length, length, value=1 / x.shape[-1])
+        return (x * weight).mul_(mean_square.rsqrt_())
+
+    return normalise
 
 
 def multiplier(weight: Tensor, bias: Tensor | None, *, keep: bool = True) -> Matrix:
