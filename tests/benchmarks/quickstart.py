@@ -6,6 +6,10 @@ included), optimizer, and everything else (episode loop, event loop, Lightning, 
 threads is exclusive, so that the shares add up to 1; waiting does not count, and the simulated pool makes
 nobody wait.
 
+Found by profiling: in so small a model a decision is many small tensor operations, and their number is what
+counts. Inference mode and a normalisation of half the steps took a decision from 0.95 to 0.70 ms; numpy on
+three numbers and a search by regular expression were most of the episode loop.
+
     python tests/benchmarks/quickstart.py
 """
 

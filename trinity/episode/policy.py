@@ -51,12 +51,12 @@ def choose(logits: Logits, selection: Selection, uniform: float) -> tuple[int, f
     Raises UserError for logits that give no distribution: one is NaN or +inf, or all are -inf.
     """
     values: list[float] = logits.tolist()
-    if not math.isfinite(max(values)) or any(map(math.isnan, values)):
+    p = _softmax(values) if math.isfinite(max(values)) else [math.nan]
+    if math.isnan(p[0]):
         raise UserError(
             f"A policy gave the logits {values}, from which nothing can be chosen; check the "
             "language model's dtype and the size of theta."
         )
-    p = _softmax(values)
     if selection == "argmax":
         index = values.index(max(values))
     else:

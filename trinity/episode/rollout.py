@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trinity import keyed
 from trinity.episode.calls import Calls
@@ -48,9 +47,9 @@ class EpisodeSettings:
     decode: DecodeParameters = field(default_factory=DecodeParameters)
 
     @cached_property
-    def offered(self) -> NDArray[np.bool_]:
-        """Whether each role is on offer (3,)."""
-        return np.array([role.name.lower() in self.roles for role in Role])
+    def offered(self) -> tuple[bool, ...]:
+        """Whether each role is on offer."""
+        return tuple(role.name.lower() in self.roles for role in Role)
 
     def __post_init__(self) -> None:
         if self.max_turns < 1:
@@ -188,7 +187,8 @@ class Rollout:
         return role if role is not None and role.name.lower() in self.settings.roles else None
 
     def _mask(self, role_logits: Logits) -> Logits:
-        return np.where(self.settings.offered, role_logits, -np.inf)
+        offered = self.settings.offered
+        return role_logits if all(offered) else np.where(offered, role_logits, -np.inf)
 
     def _answer(self, transcript: Transcript, stop: StopReason) -> str | None:
         if stop == "verifier_first":
