@@ -59,6 +59,7 @@ class Launcher:
         self._limits = limits
         self._drops_root: bool | None = None
         self._lock = threading.Lock()
+        self._running: set[Sandbox] = set()
 
     def probe(self) -> None:
         """Find out, once, how a sandbox starts on this machine. Raises UserError if none does."""
@@ -101,7 +102,16 @@ class Launcher:
         self.probe()
         assert self._drops_root is not None
         with self._start(jobs, drops_root=self._drops_root, proc=proc) as sandbox:
-            yield sandbox
+            self._running.add(sandbox)
+            try:
+                yield sandbox
+            finally:
+                self._running.discard(sandbox)
+
+    def kill_all(self) -> None:
+        """End all sandboxes that run."""
+        for sandbox in tuple(self._running):
+            sandbox.kill()
 
     @contextmanager
     def _start(self, jobs: int, *, drops_root: bool, proc: bool) -> Iterator[Sandbox]:
@@ -146,10 +156,13 @@ def _bubblewrap(drops_root: bool, proc: bool) -> list[str]:
             command += ["--symlink", str(Path(path).readlink()), path]
         else:
             command += ["--ro-bind-try", path, path]
+    command += ["--dir", "/etc"]
     for name in _SETTINGS:
         command += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     interpreter = {sys.base_prefix, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}
     for path in sorted(interpreter):
+        for parent in reversed(Path(path).parents):  # bubblewrap would close those that it makes itself
+            command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", path, path]
     command += ["--ro-bind", str(_CHILD), f"{_INSIDE}/trinity/rewards/child", "--dev", "/dev"]
     command += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", _TMP]

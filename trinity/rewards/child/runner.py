@@ -39,11 +39,11 @@ def main(limits: dict[str, Any]) -> None:
     make_undumpable()
     requests = os.fdopen(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _HIGH), "rb")
     replies = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _HIGH), "wb")
+    names = jobs.prepare()
+    gc.freeze()
     silence = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(silence, fd)
-    names = jobs.prepare()
-    gc.freeze()
     write_message(replies, {"ready": True})
     while True:
         try:
