@@ -34,7 +34,8 @@ class CodeGrader:
         if workers is not None and workers < 1:
             raise UserError(f"The code grader's workers must be at least 1, but are {workers}; raise it.")
         self._launcher = Launcher(sandbox, limits or Limits())
-        self._threads = ThreadPoolExecutor(workers or os.cpu_count(), thread_name_prefix="code")
+        self._workers = workers or os.cpu_count()
+        self._threads: ThreadPoolExecutor | None = None
 
     def check(self, reference: str) -> None:
         """Raises ValueError if there are no tests in it, UserError if no sandbox starts on this machine."""
@@ -44,14 +45,20 @@ class CodeGrader:
     async def grade(self, output: str, reference: str) -> Grade:
         """The grade of a whole output. Does not block the event loop.
 
-        Raises ValueError for a reference that `check` refuses, RuntimeError if a sandbox does not start.
+        Raises ValueError for a reference that `check` refuses, UserError if no sandbox starts here,
+        RuntimeError if one that did start before does not.
         """
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="code")
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, output, reference)
 
     def close(self) -> None:
-        """End what runs, and the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._launcher.kill_all()
+        """Kill what runs, and end the threads. A later program starts them again."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._launcher.kill_all()
+            self._threads.shutdown()
+            self._threads = None
 
     def _grade(self, output: str, reference: str) -> Grade:
         tests = read_tests(reference)

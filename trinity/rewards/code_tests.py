@@ -9,7 +9,6 @@ The reference is JSON, in one of these forms:
 """
 
 import ast
-import builtins
 import functools
 import json
 import re
@@ -111,10 +110,11 @@ def read_tests(reference: str) -> CodeTests:
     if not isinstance(tests, list) or not tests:
         raise ValueError("there are no tests, so any program would pass")
     setup = _text(data, "test_setup_code", "")
+    function = data.get("fn_name")
     read = tuple(
-        _assert(test, setup) if isinstance(test, str) else _example(test, data.get("fn_name")) for test in tests
+        _assert(test, setup) if isinstance(test, str) else _example(test, function) for test in tests
     )
-    return CodeTests(read, frozenset().union(*map(_names, read)))
+    return CodeTests(tuple(read), frozenset().union(*map(_names, read)))
 
 
 def _text(data: dict[str, Any], field: str, default: str | None = None) -> str:
@@ -172,11 +172,11 @@ def _assert(source: str, setup: str) -> Test:
 def _one_check(data: dict[str, Any]) -> CodeTests:
     source, entry_point = _text(data, "test"), _text(data, "entry_point")
     prompt = _text(data, "prompt", "")
-    defined = {node.name: node for node in _parsed(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    body = _parsed(source).body
     test: Test
-    if isinstance(defined.get("check"), ast.FunctionDef):
+    if any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in body):
         test = CheckTest("", (_stub(prompt) if prompt else "", source), entry_point)
-    elif any(isinstance(node, ast.ClassDef) for node in defined.values()):
+    elif any(isinstance(node, ast.ClassDef) for node in body):
         test = UnitTest(source, entry_point)
     else:
         raise ValueError("the test defines neither check nor a class of unit tests")
@@ -188,11 +188,11 @@ def _names(test: Test) -> frozenset[str]:
         case CallTest(function=function):
             return frozenset({function})
         case ValueTest(expression=expression):
-            return _free(expression)
+            return _called(expression)
         case CheckTest(sources=sources):
-            return _free(sources[-1])
+            return _called(sources[-1])
     return frozenset()
 
 
-def _free(source: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\b([A-Za-z_]\w*)\s*\(", source)) - frozenset(dir(builtins))
+def _called(source: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\b([A-Za-z_]\w*)\s*\(", source))

@@ -41,17 +41,17 @@ def _same_number(printed: str, expected: str) -> bool:
 
 
 def same_value(value: Any, expected: Any, *, from_json: bool = False) -> bool:
-    """Whether two plain values are equal, types included.
+    """Whether two plain values are equal.
 
-    True is not 1. An expected integer is exact, at any size; an expected float is equal within 1e-6 of it.
-    An integer and a float of the same value are equal, as they are in Python.
+    As Python compares, but an expected float is equal within 1e-6 of it. Integers are exact, at any size.
 
     Args:
-        from_json: whether `expected` was JSON, which knows no tuples: a tuple then equals a list.
+        from_json: whether `expected` was JSON: that tells true from 1, but not a tuple from a list. (In
+            Python, and so for the asserts of MBPP, True equals 1, and a tuple is no list.)
     """
     if from_json and isinstance(value, tuple):
         value = list(value)
-    if isinstance(value, bool) or isinstance(expected, bool):
+    if from_json and (isinstance(value, bool) or isinstance(expected, bool)):
         return value is expected
     if isinstance(expected, int | float | complex):
         return isinstance(value, int | float | complex) and _same_scalar(value, expected)

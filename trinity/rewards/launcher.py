@@ -1,5 +1,6 @@
 """How a sandbox starts: through bubblewrap, or with limits alone where the user accepts that."""
 
+import compileall
 import json
 import os
 import shutil
@@ -19,8 +20,8 @@ from trinity.rewards.sandbox import Limits, Sandbox, SandboxEnded
 
 SandboxKind = Literal["bubblewrap", "rlimits"]
 
-_PACKAGES = Path(child.__file__).parents[3]
 _CHILD = Path(child.__file__).parent
+_PACKAGES = _CHILD.parents[2]
 _INSIDE = "/sandbox"
 _TMP = "/tmp"  # noqa: S108 (the sandbox's own)
 _TMP_BYTES = 64 << 20
@@ -37,7 +38,7 @@ _ENVIRONMENT = {
     "MPLBACKEND": "Agg",
 }
 _BOOT = (
-    "import sys, json; sys.path[:0] = {path!r}; "
+    "import sys, json; sys.path[:0] = [{packages!r}]; sys.path += {site!r}; "
     "from trinity.rewards.child.runner import main; del sys.path[0]; main(json.loads(sys.argv[1]))"
 )
 _PROBE = {"kind": "stdin", "program": ["import numpy\nprint(input())"], "input": "probe"}
@@ -72,8 +73,9 @@ class Launcher:
                     "read and write; bubblewrap does not.",
                     stacklevel=3,
                 )
+            compileall.compile_dir(_CHILD, quiet=2)  # the sandbox cannot keep what it compiles
             failures = []
-            # A root that is allowed to do all of it becomes another user; elsewhere a namespace of users helps.
+            # A root that may do all of it becomes another user; else bubblewrap makes a namespace of users.
             for drops_root in [True, False] if os.geteuid() == 0 else [False]:
                 try:
                     self._try(drops_root)
@@ -83,11 +85,11 @@ class Launcher:
                     self._drops_root = drops_root
                     return
         raise UserError(
-            f"Programs cannot be graded, since the sandbox does not start here ({'; '.join(failures)}): install "
-            "bubblewrap 0.8 or newer (apt-get install bubblewrap), and allow it to create namespaces (sysctl "
-            "kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0, or the "
-            "capability SYS_ADMIN of a container), or choose `sandbox: rlimits`, which lets programs of LLMs read "
-            "and write this user's files."
+            f"Programs cannot be graded, since the sandbox does not start here ({'; '.join(failures)}): "
+            "install bubblewrap 0.8 or newer (apt-get install bubblewrap), and allow it to create namespaces "
+            "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, or "
+            "a container's capability SYS_ADMIN), or choose `sandbox: rlimits`, which lets programs of LLMs "
+            "read and write this user's files."
         )
 
     def _try(self, drops_root: bool) -> None:
@@ -135,8 +137,8 @@ class Launcher:
 
 
 def _python(packages: str) -> list[str]:
-    site = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    boot = _BOOT.format(path=[packages]).replace("; from", f"; sys.path += {list(site)!r}; from")
+    site = list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+    boot = _BOOT.format(packages=packages, site=site)
     # No site module: it would read .pth files, and takes longer than all the rest.
     return [os.path.realpath(sys.executable), "-S", "-s", "-P", "-B", "-X", "utf8", "-c", boot]
 

@@ -49,7 +49,9 @@ def extract_program(output: str, names: Iterable[str] = ()) -> str | None:
 
 def defines(program: str, name: str) -> bool:
     """Whether a function or class of this name is defined, at any depth."""
-    return re.search(rf"(?m)^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name)}\b", program) is not None
+    return (
+        re.search(rf"(?m)^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name)}\b", program) is not None
+    )
 
 
 def read_fences(text: str) -> list[Fence]:

@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from io import FileIO
 from types import TracebackType
 from typing import Any, Self
 
@@ -72,6 +73,7 @@ class Sandbox:
             stderr=subprocess.PIPE,
             env=dict(environment),
             cwd=folder,
+            bufsize=0,
             start_new_session=True,
         )
         seconds = _START_SECONDS + (limits.wall_seconds + _GRACE_SECONDS) * jobs
@@ -112,7 +114,7 @@ class Sandbox:
 
     def receive(self) -> dict[str, Any]:
         """The next message. Raises SandboxEnded if none comes, or something else."""
-        assert self._process.stdout is not None
+        assert isinstance(self._process.stdout, FileIO)
         try:
             return read_message(self._process.stdout, self._max_bytes)
         except (EOFError, OSError) as error:

@@ -2,20 +2,33 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 _PREFIX = 8
 
 
-def write_message(pipe: BinaryIO, message: Mapping[str, Any]) -> None:
+class Source(Protocol):
+    """An unbuffered pipe: what it gives to one reader is not lost to the next."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+class Sink(Protocol):
+    """A blocking pipe."""
+
+    def write(self, data: memoryview, /) -> int | None: ...
+
+
+def write_message(pipe: Sink, message: Mapping[str, Any]) -> None:
     """Raises OSError if the other side is gone, TypeError or ValueError for what JSON cannot say."""
     body = json.dumps(message).encode()
-    pipe.write(len(body).to_bytes(_PREFIX, "big") + body)
-    pipe.flush()
+    data = memoryview(len(body).to_bytes(_PREFIX, "big") + body)
+    while data:
+        data = data[pipe.write(data) or 0 :]
 
 
-def read_message(pipe: BinaryIO, max_bytes: int) -> dict[str, Any]:
-    """Raises EOFError if the other side is gone, ValueError for anything but an object of at most max_bytes."""
+def read_message(pipe: Source, max_bytes: int) -> dict[str, Any]:
+    """Raises EOFError if the other side is gone, ValueError for anything but an object of this size."""
     size = int.from_bytes(_exactly(pipe, _PREFIX), "big")
     if size > max_bytes:
         raise ValueError(f"a message of {size} bytes, more than {max_bytes}")
@@ -28,8 +41,12 @@ def read_message(pipe: BinaryIO, max_bytes: int) -> dict[str, Any]:
     return message
 
 
-def _exactly(pipe: BinaryIO, size: int) -> bytes:
-    data = pipe.read(size)
-    if len(data) < size:
-        raise EOFError("the other side is gone")
+def _exactly(pipe: Source, size: int) -> bytearray:
+    data = bytearray(size)
+    filled = 0
+    while filled < size:
+        got = pipe.readinto(memoryview(data)[filled:])
+        if not got:
+            raise EOFError("the other side is gone")
+        filled += got
     return data

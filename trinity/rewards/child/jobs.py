@@ -49,8 +49,8 @@ def prepare() -> Names:
 def do(job: dict[str, Any], names: Names) -> None:
     """Do the job and write to `RESULT` what came of it: {"value"}, {"passed"}, {} or {"error"}."""
     sys.argv = ["program.py"]
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     random.seed(0)
     try:
         outcome = _JOBS[job["kind"]](job, names | {"stdin": sys.stdin, "stdout": sys.stdout})
@@ -69,7 +69,7 @@ def reason(error: BaseException) -> str:
 
 
 def load(sources: Sequence[str], names: Names, module_name: str) -> Names:
-    """Execute sources, one after the other, as one module that has these names. Returns the module's names."""
+    """Execute sources, one after the other, as one module with these names, and return all of its names."""
     module = types.ModuleType(module_name)
     sys.modules[module_name] = module
     namespace = vars(module)
@@ -93,8 +93,10 @@ def _stdin(job: dict[str, Any], names: Names) -> dict[str, Any]:
 
 def _call(job: dict[str, Any], names: Names) -> dict[str, Any]:
     namespace = load(job["program"], names, "program")
-    function, solution = job["function"], namespace.get("Solution")
-    target = getattr(solution(), function) if hasattr(solution, function) else namespace[function]
+    function: str = job["function"]
+    solution: Any = namespace.get("Solution")
+    is_method = isinstance(solution, type) and hasattr(solution, function)
+    target = getattr(solution(), function) if is_method else namespace[function]
     arguments = [json.loads(line) for line in job["arguments"].split("\n") if line.strip()]
     return {"value": encode(target(*arguments))}
 
@@ -107,7 +109,7 @@ def _value(job: dict[str, Any], names: Names) -> dict[str, Any]:
 def _serve(job: dict[str, Any], names: Names) -> dict[str, Any]:
     """Answer calls of the program's functions until the grader hangs up."""
     namespace = load([*job["program"], job["setup"]], names, "program")
-    with os.fdopen(REQUESTS, "rb") as requests, os.fdopen(REPLIES, "wb") as replies:
+    with os.fdopen(REQUESTS, "rb", buffering=0) as requests, os.fdopen(REPLIES, "wb", buffering=0) as replies:
         while True:
             call = read_message(requests, _MAX_CALL)
             try:
@@ -121,7 +123,7 @@ def _serve(job: dict[str, Any], names: Names) -> dict[str, Any]:
 
 def _check(job: dict[str, Any], names: Names) -> dict[str, Any]:
     """Execute a benchmark's own test, whose calls of the program's functions are answered elsewhere."""
-    requests, replies = os.fdopen(REQUESTS, "rb"), os.fdopen(REPLIES, "wb")
+    requests, replies = os.fdopen(REQUESTS, "rb", buffering=0), os.fdopen(REPLIES, "wb", buffering=0)
 
     def calling(function: str) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:

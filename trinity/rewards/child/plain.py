@@ -37,7 +37,7 @@ def encode(value: object) -> Any:
         return ["dict", *(encode(part) for item in dict.items(value) for part in item)]
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
-            return [kind.__name__, *map(encode, kind.__iter__(value))]
+            return [kind.__name__, *map(encode, kind.__iter__(value))]  # type: ignore[arg-type]
     raise TypeError(f"a value of type {type(value).__name__} is not plain")
 
 

@@ -11,7 +11,8 @@ import os
 import resource
 import select
 import signal
-from typing import Any, BinaryIO, NoReturn
+from io import FileIO
+from typing import Any, NoReturn
 
 from trinity.rewards.child import jobs
 from trinity.rewards.child.channel import read_message, write_message
@@ -37,8 +38,8 @@ def main(limits: dict[str, Any]) -> None:
         os.setgid(_NOBODY)
         os.setuid(_NOBODY)
     make_undumpable()
-    requests = os.fdopen(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _HIGH), "rb")
-    replies = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _HIGH), "wb")
+    requests = os.fdopen(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _HIGH), "rb", buffering=0)
+    replies = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _HIGH), "wb", buffering=0)
     names = jobs.prepare()
     gc.freeze()
     silence = os.open(os.devnull, os.O_RDWR)
@@ -54,7 +55,7 @@ def main(limits: dict[str, Any]) -> None:
 
 
 def _run(
-    job: dict[str, Any], names: jobs.Names, limits: dict[str, Any], channel: tuple[BinaryIO, BinaryIO]
+    job: dict[str, Any], names: jobs.Names, limits: dict[str, Any], channel: tuple[FileIO, FileIO]
 ) -> dict[str, Any]:
     """Report of a job: how it ended ("" is well), CPU seconds, what it printed, what it reported itself."""
     given, output, result = files = [os.memfd_create(name) for name in ("input", "output", "result")]
@@ -104,7 +105,7 @@ def _be_the_job(
     names: jobs.Names,
     limits: dict[str, Any],
     files: list[int],
-    channel: tuple[BinaryIO, BinaryIO],
+    channel: tuple[FileIO, FileIO],
 ) -> NoReturn:
     code = 1
     try:
