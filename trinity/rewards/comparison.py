@@ -18,14 +18,17 @@ def same_output(printed: str, expected: str) -> bool:
     number is an integer the value is exact, at any size. Where it has a decimal point or an exponent,
     it is equal within 1e-6 of it (LiveCodeBench: exactly).
     """
-    ours, theirs = printed.strip().split("\n"), expected.strip().split("\n")
-    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
+    ours, theirs = printed.strip(), expected.strip()
+    if ours.count("\n") != theirs.count("\n"):
+        return False
+    return ours == theirs or all(map(_same_line, ours.split("\n"), theirs.split("\n")))
 
 
 def _same_line(printed: str, expected: str) -> bool:
     if printed.strip() == expected.strip():
         return True
-    ours, theirs = printed.split(), expected.split()
+    theirs = expected.split()
+    ours = printed.split(maxsplit=len(theirs))
     return len(ours) == len(theirs) and all(map(_same_number, ours, theirs))
 
 

@@ -62,7 +62,7 @@ def read_fences(text: str) -> list[Fence]:
     fences: list[Fence] = []
     opened: tuple[str, str, str] | None = None  # indentation, marker, label
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in text.replace("\r\n", "\n").split("\n"):
         found = _OPENING.match(line)
         if opened and line.strip().startswith(opened[1]) and not line.strip().strip(opened[1][0]):
             fences.append(Fence(opened[2], "\n".join(lines), closed=True))

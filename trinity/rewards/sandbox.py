@@ -124,5 +124,6 @@ class Sandbox:
 
     def kill(self) -> None:
         """End every process of the sandbox, whatever it is doing."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)

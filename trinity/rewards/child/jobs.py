@@ -52,12 +52,15 @@ def do(job: dict[str, Any], names: Names) -> None:
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     random.seed(0)
+    process = os.getpid()
     try:
         outcome = _JOBS[job["kind"]](job, names | {"stdin": sys.stdin, "stdout": sys.stdout})
     except SystemExit:
         outcome = {"error": "the program exited"}
     except BaseException as error:
         outcome = {"error": reason(error)}
+    if os.getpid() != process:  # a child that a test forked and that came back
+        return
     data = json.dumps(outcome).encode()
     while data:
         data = data[os.write(RESULT, data) :]
