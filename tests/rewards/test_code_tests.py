@@ -46,7 +46,8 @@ def test_an_assert_is_split(source, expression, expected):
 @pytest.mark.parametrize(
     "source",
     [
-        "assert f(1)", "assert not f(1)", "assert f(1) == g(2)", "assert f(1) == 1 == g(2)", "assert f(1) is True",
+        "assert f(1)", "assert not f(1)", "assert f(1) == g(2)", "assert f(1) == 1 == g(2)",
+        "assert f(1) is True",
         "import math\nassert math.isclose(f(1), 2)", "x = f(1)\nassert x == 1", "assert f(1) != 2",
     ],
 )  # fmt: skip
@@ -86,7 +87,8 @@ def test_expected_integers_of_any_size():
         ('{"tests": [{"input": "", "output": "1", "testtype": "shell"}]}', "shell"),
         ('{"tests": [{"input": "x", "output": "1", "testtype": "functional"}], "fn_name": "f"}', "Expecting"),
         ('{"tests": [{"input": "1", "output": "x", "testtype": "functional"}], "fn_name": "f"}', "Expecting"),
-        ('{"test": "def check(c): pass"}', "entry_point"), ('{"test": "x = 1", "entry_point": "f"}', "neither"),
+        ('{"test": "def check(c): pass"}', "entry_point"),
+        ('{"test": "x = 1", "entry_point": "f"}', "neither"),
         ('{"tests": ["assert f(1) == 1"], "test_setup_code": "("}', "not Python"),
     ],
 )  # fmt: skip

@@ -31,7 +31,7 @@ def block(code, label="python"):
         ("Here: ```python\na = 1\n```", "a = 1"),
         (block("a = '\x0c\u2028'"), "a = '\x0c\u2028'"),
         ("```python\n    return 1\n```", "    return 1"),
-        ("```python\na = 1\n", "a = 1"),
+        ("```python\na = 1", "a = 1"),
         (f"{block('a = 1')}\n```python\na = 2", "a = 1"),
         ("```python\na = \n\nSorry, again:\n```python\na = 2\n```", "a = 2"),
         (block("a = 1", ""), "a = 1"),

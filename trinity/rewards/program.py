@@ -32,7 +32,8 @@ def extract_program(output: str, names: Iterable[str] = ()) -> str | None:
     itself if it has no fence at all.
     """
     text = without_thinking(output)
-    fences = [fence for fence in read_fences(text) if fence.code.strip()]
+    all_fences = read_fences(text)
+    fences = [fence for fence in all_fences if fence.code.strip()]
     python = [fence for fence in fences if fence.label in _PYTHON]
     bare = [fence for fence in fences if not fence.label]
     for choice in (
@@ -44,7 +45,7 @@ def extract_program(output: str, names: Iterable[str] = ()) -> str | None:
         if choice:
             defining = [fence for fence in choice if any(defines(fence.code, name) for name in names)]
             return (defining or choice)[-1].code
-    return None if fences or not text.strip() else text.strip("\n")
+    return None if all_fences or not text.strip() else text.strip("\n")
 
 
 def defines(program: str, name: str) -> bool:

@@ -76,10 +76,8 @@ class Sandbox:
             bufsize=0,
             start_new_session=True,
         )
-        seconds = _START_SECONDS + (limits.wall_seconds + _GRACE_SECONDS) * jobs
-        self._stop = threading.Timer(seconds, self.kill)
-        self._stop.daemon = True
-        self._stop.start()
+        self._seconds = (limits.wall_seconds + _GRACE_SECONDS) * jobs
+        self._stop = self._kill_after(_START_SECONDS)
 
     def __enter__(self) -> Self:
         """Raises RuntimeError with what it printed if it does not start."""
@@ -90,6 +88,8 @@ class Sandbox:
             self.kill()
             said = self._process.communicate()[1].decode(errors="replace").strip()
             raise RuntimeError(f"the sandbox did not start: {said or error}") from error
+        self._stop.cancel()
+        self._stop = self._kill_after(self._seconds)
         return self
 
     def __exit__(
@@ -121,6 +121,12 @@ class Sandbox:
             raise SandboxEnded("the program ended its sandbox") from error
         except ValueError as error:
             raise SandboxEnded(f"the sandbox sent {error}") from error
+
+    def _kill_after(self, seconds: float) -> threading.Timer:
+        timer = threading.Timer(seconds, self.kill)
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def kill(self) -> None:
         """End every process of the sandbox, whatever it is doing."""

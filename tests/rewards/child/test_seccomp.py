@@ -21,10 +21,8 @@ def verdict(program, architecture, number, first_argument=0):
             accumulator = fields[value]
             at += 1
         else:
-            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[
-                code
-            ]
-            at += 1 + (yes if holds else no)
+            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: accumulator & value != 0}
+            at += 1 + (yes if holds[code] else no)
 
 
 @pytest.mark.parametrize(

@@ -72,14 +72,23 @@ def reason(error: BaseException) -> str:
 
 
 def load(sources: Sequence[str], names: Names, module_name: str) -> Names:
-    """Execute sources, one after the other, as one module with these names, and return all of its names."""
+    """Execute sources, one after the other, as one module, and return the names that they define.
+
+    The names given lie behind the module's own, as builtins do: what stands in the prelude (`add`, `gcd`) is
+    not defined by a program that forgot to.
+    """
     module = types.ModuleType(module_name)
     sys.modules[module_name] = module
     namespace = vars(module)
-    namespace.update(names)
+    if names:
+        namespace["__builtins__"] = vars(builtins) | names
     for source in sources:
-        exec(compile(source, "program.py", "exec", dont_inherit=True), namespace)
+        execute(source, namespace)
     return namespace
+
+
+def execute(source: str, namespace: Names) -> None:
+    exec(compile(source, "program.py", "exec", dont_inherit=True), namespace)
 
 
 def _stdin(job: dict[str, Any], names: Names) -> dict[str, Any]:
@@ -106,7 +115,8 @@ def _call(job: dict[str, Any], names: Names) -> dict[str, Any]:
 
 def _value(job: dict[str, Any], names: Names) -> dict[str, Any]:
     namespace = load([*job["program"], job["setup"]], names, "program")
-    return {"value": encode(eval(compile(job["expression"], "test.py", "eval"), namespace))}
+    own = namespace | {"__builtins__": builtins}
+    return {"value": encode(eval(compile(job["expression"], "test.py", "eval"), own))}
 
 
 def _serve(job: dict[str, Any], names: Names) -> dict[str, Any]:
@@ -148,7 +158,9 @@ def _check(job: dict[str, Any], names: Names) -> dict[str, Any]:
             return calling(name)
 
     modules = {name: value for name, value in names.items() if isinstance(value, types.ModuleType)}
-    namespace = load(job["sources"], modules | {"__builtins__": Elsewhere(vars(builtins))}, "test")
+    namespace: Names = modules | {"__name__": "test", "__builtins__": Elsewhere(vars(builtins))}
+    for source in job["sources"]:
+        execute(source, namespace)
     if job["entry_point"]:
         function = calling(job["entry_point"])
         namespace[job["entry_point"]] = function
