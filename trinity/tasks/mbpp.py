@@ -48,7 +48,7 @@ def _task(row: Row) -> Task:
     tests: Any = row.values.get("test_list")
     if not (isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests)):
         raise UserError(f'{row.where}: "test_list" is {json.dumps(tests)[:60]}; give a list of asserts.')
-    reference = {"tests": tests}
+    reference: dict[str, Any] = {"tests": tests}
     shown = tests[0]
     if row.values.get("test_setup_code"):
         setup = row.text("test_setup_code").replace("\r\n", "\n")
