@@ -56,9 +56,8 @@ async def measure(grader: CodeGrader, name: str, cases: list[Case]) -> int:
     started = time.perf_counter()
     wrongs = sum(await asyncio.gather(*map(wrong, cases)))
     rate = len(cases) / (time.perf_counter() - started)
-    print(
-        f"{name}: {len(cases) - wrongs} of {len(cases)} right, {rate:.1f} verdicts/s, slowest {max(seconds):.2f} s"
-    )
+    right = f"{len(cases) - wrongs} of {len(cases)} right"
+    print(f"{name}: {right}, {rate:.1f} verdicts/s, slowest {max(seconds):.2f} s")
     return wrongs
 
 

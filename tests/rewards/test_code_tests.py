@@ -26,6 +26,8 @@ def test_input_output_tests():
     tests = read(tests=[stdin, call, {"input": "", "output": "x"}], fn_name="f")
     assert tests.tests == (StdinTest("1\n", "2\n"), CallTest("f", '[1]\n"a"', [2.5]), StdinTest("", "x"))
     assert tests.names == {"f"}
+    call = {"input": '"a\u2028b"\n', "output": '"x"', "testtype": "functional"}
+    assert read(tests=[call], fn_name="f").tests == (CallTest("f", '"a\u2028b"\n', "x"),)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class CodeGrader:
         if workers is not None and workers < 1:
             raise UserError(f"The code grader's workers must be at least 1, but are {workers}; raise it.")
         self._launcher = Launcher(sandbox, limits or Limits())
-        self._workers = workers or os.cpu_count()
+        self._workers = workers or len(os.sched_getaffinity(0))
         self._threads: ThreadPoolExecutor | None = None
 
     def check(self, reference: str) -> None:

@@ -132,8 +132,8 @@ def _example(test: Any, function: Any) -> Test:
         return StdinTest(given, expected)
     if kind != "functional" or not isinstance(function, str):
         raise ValueError(f"a test of type {kind!r} for the function {function!r}")
-    for line in given.splitlines():
-        _json(line or "null")
+    for line in given.split("\n"):
+        _json(line.strip() or "null")
     return CallTest(function, given, _json(expected))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from trinity.rewards.child import jobs
 from trinity.rewards.child.channel import read_message, write_message
-from trinity.rewards.child.seccomp import confine, make_undumpable
+from trinity.rewards.child.seccomp import confine, shelter
 
 _HIGH = 20  # the runner's own descriptors stay above those that a job gets
 _OPEN_FILES = 128
@@ -37,7 +37,7 @@ def main(limits: dict[str, Any]) -> None:
         os.setgroups([])
         os.setgid(_NOBODY)
         os.setuid(_NOBODY)
-    make_undumpable()
+    shelter()
     requests = os.fdopen(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _HIGH), "rb", buffering=0)
     replies = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _HIGH), "wb", buffering=0)
     names = jobs.prepare()
@@ -118,6 +118,7 @@ def _be_the_job(
             os.dup2(channel[1].fileno(), jobs.REPLIES)
             first_unused = jobs.REPLIES + 1
         os.closerange(first_unused, os.sysconf("SC_OPEN_MAX"))
+        shelter()
         alone = job["kind"] != "unittest"
         _limit(limits, alone)
         confine(alone)

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import platform
+import signal
 import struct
 
 _ALLOW, _FAIL, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -16,7 +17,7 @@ _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _CLONE_THREAD, _CLONE_NEWUSER = 0x10000, 0x10000000
 _X32 = 0x40000000
-_SET_DUMPABLE, _SET_SECCOMP, _SET_NO_NEW_PRIVS, _FILTER = 4, 22, 38, 2
+_SET_PARENT_DEATH_SIGNAL, _SET_DUMPABLE, _SET_SECCOMP, _SET_NO_NEW_PRIVS, _FILTER = 1, 4, 22, 38, 2
 
 # (x86-64, AArch64) of Linux's syscall tables; None where the machine has no such call.
 _SELF_ONLY = {"kill": (62, 129), "tgkill": (234, 131)}
@@ -43,9 +44,11 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def make_undumpable() -> None:
-    """No process of the same user can trace this one or read its memory from now on."""
-    ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+def shelter() -> None:
+    """This process ends with its parent; no other of the same user can trace it or read its memory."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def confine(alone: bool) -> None:
