@@ -132,7 +132,7 @@ class OneTask(TaskSource):
 @pytest.mark.parametrize(
     ("task", "named"),
     [
-        (Task("a", "code", "q", "{}", "code", "code"), "sandbox"),
+        (Task("a", "code", "q", "{}", "code", "code"), "cannot be read"),
         (Task("a", "math", "q", "\\frac{1}{", "math", "boxed"), "cannot be read"),
         (Task("a", "choice", "q", "E", "choice", "letter"), "cannot be read"),
     ],

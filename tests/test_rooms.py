@@ -29,6 +29,7 @@ ALLOWED_MODULES = {
     "module": ROOMS | {"trinity.data", "trinity.ranks"},
     "cli": ROOMS | {"trinity.data", "trinity.module", "callbacks."},
 }
+INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"
 CALLBACKS = ROOMS | {"trinity.data", "trinity.module"}
 PICKLES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}
@@ -137,9 +138,23 @@ def test_the_rule_catches_trespasses(source: str, room: str, caught: list[str]) 
     assert trespasses(source, ALLOWED[room], f"trinity.{room}.") == caught
 
 
-def test_nothing_runs_what_an_llm_or_a_file_says() -> None:
+def test_nothing_runs_what_an_llm_or_a_file_says_outside_the_sandbox() -> None:
     for path in [*files("trinity"), *files("callbacks")]:
-        assert dangers(path.read_text()) == [], path
+        if path.parent != INSIDE_THE_SANDBOX:
+            assert dangers(path.read_text()) == [], path
+
+
+def test_what_runs_inside_the_sandbox_is_not_imported_outside() -> None:
+    executing = {f"trinity.rewards.child.{name}" for name in ("jobs", "runner", "unit")}
+    for path in [*files("trinity"), *files("callbacks")]:
+        if path.parent != INSIDE_THE_SANDBOX:
+            assert not executing & set(imported(path.read_text())), path
+
+
+def test_what_runs_inside_the_sandbox_imports_nothing_else() -> None:
+    for path in files("trinity/rewards/child"):
+        inside = [name for name in imported(path.read_text()) if name.startswith("trinity")]
+        assert all(name.startswith("trinity.rewards.child") for name in inside), path
 
 
 @pytest.mark.parametrize(

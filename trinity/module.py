@@ -111,6 +111,7 @@ class CoordinatorModule(LightningModule):
         objective: minibatch -> update.
         episode: the rules of a trajectory.
         selection: sampling or argmax.
+        rewards: how answers are graded, e.g. in which sandbox programs run.
         concurrency: LLM calls in flight at once, all models together; the pool may limit each model, too.
         torch_threads: for all tensor work, whose last bits can depend on it; None leaves torch's own
             number. One is fastest for small models.
@@ -130,6 +131,7 @@ class CoordinatorModule(LightningModule):
         objective: Objective | None = None,
         episode: EpisodeSettings = EpisodeSettings(),  # noqa: B008
         selection: SelectionSettings = SelectionSettings(),
+        rewards: Rewards | None = None,
         concurrency: int = 528,
         torch_threads: int | None = None,
         seed: int = 0,
@@ -152,7 +154,7 @@ class CoordinatorModule(LightningModule):
         self.seed = seed
         self.update: Update | None = None
         self._coordinator: Coordinator | None = None
-        self._rewards = Rewards()
+        self._rewards = rewards if rewards is not None else Rewards()
         self._runner = asyncio.Runner()
 
     @property

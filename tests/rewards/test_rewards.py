@@ -17,6 +17,7 @@ from trinity.rewards.rewards import KINDS, Rewards
 @pytest.mark.parametrize(
     ("grader", "reference"),
     [
+        ("code", '{"tests": []}'), ("code", "assert f(1) == 2"),
         ("math", ""), ("math", r"\frac{1"), ("math", "(" * 100), ("math", "x +* = ) 2"), ("choice", "E"),
         ("choice", ""), ("text", "  "), ("json_number", "many"), ("json_math", ""), ("json_literal", "f(x)"),
     ],
@@ -38,11 +39,27 @@ def test_check_takes_good_references(rewards, question, grader, reference):
     rewards.check(question(grader, reference))
 
 
-def test_check_names_unknown_graders_and_the_missing_sandbox(rewards, question):
+PRINTS_A = '{"tests": [{"input": "", "output": "A", "testtype": "stdin"}]}'
+
+
+def test_check_names_unknown_graders(rewards, question):
     with pytest.raises(UserError, match=r"'poem'.*choose one of math"):
         rewards.check(question("poem", "x"))
-    with pytest.raises(UserError, match="sandbox"):
-        rewards.check(question("code", "assert f(1) == 2"))
+
+
+def test_check_names_a_missing_sandbox(question, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="install bubblewrap"):
+        Rewards().check(question("code", PRINTS_A))
+
+
+async def test_a_program_is_run_once_for_equal_answers(bubblewrap, question, monkeypatch):
+    with Rewards(code_limits=bubblewrap._limits) as rewards:
+        task = question("code", PRINTS_A)
+        rewards.check(task)
+        assert (await rewards.grade(task, "print('A')")).reward == 1
+        monkeypatch.setattr(rewards._code, "grade", None)
+        assert (await rewards.grade(task, "print('A')")).reward == 1
 
 
 @pytest.mark.parametrize("grader", KINDS)
@@ -104,10 +121,14 @@ _PROBES = [
 ]
 
 
-async def test_no_grader_executes_what_it_grades(rewards, question, tmp_path):
-    """Each probe would write a file if any path evaluated it as Python; sympy's own parser does."""
+async def test_no_grader_executes_what_it_grades(bubblewrap, rewards, question, tmp_path):
+    """Each probe would write a file if any path evaluated it as Python; sympy's own parser does.
+
+    Programs are executed, in the sandbox, where there is no such file.
+    """
     path = tmp_path / "executed"
     references = {
+        "code": PRINTS_A,
         "math": r"\sqrt{2}+x",
         "json_math": r"\sqrt{2}+x",
         "json_literal": "'x'",

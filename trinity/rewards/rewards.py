@@ -8,52 +8,63 @@ from typing import Self
 
 from trinity.errors import UserError
 from trinity.rewards.choice import grade_choice
+from trinity.rewards.code import CodeGrader
 from trinity.rewards.grade import Gradable, Grade
+from trinity.rewards.launcher import SandboxKind
 from trinity.rewards.math import AlgebraQuestion, grade_math, needs_algebra
 from trinity.rewards.number import exact
 from trinity.rewards.recorded import grade_json_literal, grade_json_math, grade_json_number, literal
+from trinity.rewards.sandbox import Limits
 from trinity.rewards.text import bare, grade_text
 from trinity.rewards.worker import AlgebraWorkers
 
-KINDS = ("math", "choice", "text", "json_number", "json_math", "json_literal")
+KINDS = ("math", "choice", "text", "json_number", "json_math", "json_literal", "code")
 _REMEMBERED = 65_536
 
 _Key = tuple[str, str, str, bytes]
 
 
 class Rewards:
-    """Grades final answers: "math", "choice", "text", and the recorded sets' "json_number", "json_math" and
-    "json_literal". No grader executes what it grades.
+    """Grades final answers: "math", "choice", "text", the recorded sets' "json_number", "json_math" and
+    "json_literal", and "code". Only "code" executes what it grades, in a sandbox.
 
     Grading does not block the event loop: what only algebra can decide is decided in processes of its own,
-    which start with the first such question. Grades are remembered by grader, reference and answer.
+    which start with the first such question, and programs run in sandboxes. Grades are remembered by grader,
+    reference and answer.
 
     Args:
         math_workers: how many processes for algebra.
         math_timeout: seconds of CPU time for one algebra question; beyond that the answer is wrong.
+        code_workers: how many programs run at a time; None is one for each core.
+        code_limits: what one test of a program may use.
+        sandbox: "bubblewrap"; or "rlimits" where bubblewrap cannot run and programs may read and write this
+            user's files.
     """
 
-    def __init__(self, math_workers: int = 1, math_timeout: float = 2.0) -> None:
+    def __init__(
+        self,
+        math_workers: int = 1,
+        math_timeout: float = 2.0,
+        code_workers: int | None = None,
+        code_limits: Limits | None = None,
+        sandbox: SandboxKind = "bubblewrap",
+    ) -> None:
         if math_workers < 1 or math_timeout <= 0:
             raise UserError(
                 f"math_workers must be at least 1 and math_timeout above 0, but they are {math_workers} and "
                 f"{math_timeout}; raise them."
             )
         self._algebra = AlgebraWorkers(math_workers, math_timeout)
+        self._code = CodeGrader(code_workers, code_limits, sandbox)
         self._grades: OrderedDict[_Key | AlgebraQuestion, Grade] = OrderedDict()
         self._asked: dict[AlgebraQuestion, asyncio.Task[Grade]] = {}
 
     def check(self, task: Gradable) -> None:
         """Look at a task's reference, when it is loaded.
 
-        Raises UserError for an unknown grader, for "code", and for a reference that is empty or that its
-        grader cannot read: no answer could ever be graded against it.
+        Raises UserError for an unknown grader, for a reference that is empty or that its grader cannot read
+        (no answer could ever be graded against it), and for "code" on a machine where no sandbox starts.
         """
-        if task.grader == "code":
-            raise UserError(
-                f"The task with reference {task.reference[:80]!r} has the grader 'code', but programs are "
-                f"graded only in the sandbox, which this version does not have yet; choose another task set."
-            )
         if task.grader not in KINDS:
             raise UserError(
                 f"The task with reference {task.reference[:80]!r} has the unknown grader {task.grader!r}; "
@@ -78,6 +89,9 @@ class Rewards:
                     return bool(bare(reference))
                 case "json_number":
                     return exact(reference) is not None
+                case "code":
+                    self._code.check(reference)
+                    return True
                 case _:
                     literal(reference)
                     return True
@@ -92,8 +106,11 @@ class Rewards:
         key = (task.grader, task.reference, task.letters, digest)
         grade = self._grades.get(key)
         if grade is None:
-            decided = _decide(task, answer)
-            grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
+            if task.grader == "code":
+                grade = await self._code.grade(answer, task.reference)
+            else:
+                decided = _decide(task, answer)
+                grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
             self._remember(key, grade)
         return grade
 
@@ -122,8 +139,9 @@ class Rewards:
         return grade
 
     def close(self) -> None:
-        """End the worker processes. A later question starts them again."""
+        """End the worker processes and sandboxes. A later question starts them again."""
         self._algebra.close()
+        self._code.close()
 
     async def aclose(self) -> None:
         """`close`, without blocking the event loop."""
