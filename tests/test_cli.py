@@ -170,7 +170,13 @@ BAD_INPUT = {
     ),
     "minibatch": (["--data.minibatch", "99"], "data.minibatch is 99"),
     "no checkpoint": (["--ckpt_path", "/nowhere/last.ckpt"], "/nowhere/last.ckpt"),
-    "several processes": (["--trainer.devices", "2", "--trainer.strategy", "ddp_spawn"], "2 processes"),
+    "several processes": (
+        ["--trainer.devices", "2", "--trainer.strategy", "ddp_spawn"],
+        "strategy is 'ddp_spawn'",
+    ),
+    "no GPU for it": (["--trainer.devices", "2", "--trainer.strategy", "fsdp"], "fsdp` requires a GPU"),
+    "no place for a call": (["--model.concurrency", "0"], "model.concurrency is 0"),
+    "less than nothing": (["--model.engine.tail_bytes", "-1"], "engine.tail_bytes is -1"),
     "no model": (["--model.slm.source", "gguf:no_such_package"], "no_such_package"),
 }
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -92,7 +93,10 @@ class TrinityCLI(LightningCLI):
         if config.get("logger") in (None, True):
             root = config.get("default_root_dir") or "logs"
             kwargs["logger"] = TensorBoardLogger(save_dir=root, name=self._get(self.config, "name"))
-        return super().instantiate_trainer(**kwargs)
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except (MisconfigurationException, ValueError) as error:
+            raise UserError(f"The trainer's options don't go together: {error}") from None
 
     @property
     def folder(self) -> Path:

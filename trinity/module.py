@@ -137,6 +137,8 @@ class CoordinatorModule(LightningModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        if concurrency < 1:
+            raise UserError(f"model.concurrency is {concurrency}, but must allow at least 1 call; raise it.")
         self.automatic_optimization = False
         self.pool = pool
         self.slm_config = slm

@@ -12,7 +12,7 @@ and a decision depends on (candidate, transcript) alone, to the bit.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -24,6 +24,7 @@ from trinity.coordinator.encoding import Encoded, Ids
 from trinity.coordinator.layers import DecoderLayer, KeysValues, Matrix, Norm, Positions, normaliser
 from trinity.coordinator.memory import keep_freed_memory
 from trinity.coordinator.slm import SLM
+from trinity.errors import UserError
 
 _log = logging.getLogger(__name__)
 _POSITION_ONLY_ROPE = ("default", "linear", "llama3", "yarn")
@@ -64,6 +65,11 @@ class EngineSettings:
 
     trunk_bytes: int = 4 * 2**30
     tail_bytes: int = 2 * 2**30
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value < 0:
+                raise UserError(f"engine.{name} is {value}, but must be at least 0; 0 keeps nothing.")
 
 
 @dataclass(frozen=True)
