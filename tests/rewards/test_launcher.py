@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -244,3 +246,15 @@ def test_an_unknown_kind_and_senseless_limits_are_refused():
         Limits(memory_mb=0)
     with pytest.raises(UserError, match=r"wall_seconds, 1, is below its cpu_seconds, 2"):
         Limits(cpu_seconds=2, wall_seconds=1)
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_an_interpreter_below_tmp_is_not_covered_by_the_sandboxes_own() -> None:
+    command = launcher_module._bubblewrap(drops_root=False, proc=False)
+    own_tmp = next(i for i in range(len(command) - 1) if command[i : i + 2] == ["--tmpfs", "/tmp"])
+    packages = next(
+        i
+        for i in range(len(command) - 1)
+        if command[i : i + 2] == ["--ro-bind", sysconfig.get_path("purelib")]
+    )
+    assert own_tmp < packages

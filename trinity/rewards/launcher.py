@@ -161,13 +161,15 @@ def _bubblewrap(drops_root: bool, proc: bool) -> list[str]:
     command += ["--dir", "/etc"]
     for name in _SETTINGS:
         command += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    # Before the interpreter, which may itself lie below it.
+    command += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", _TMP]
     interpreter = {sys.base_prefix, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}
     for path in sorted(interpreter):
         for parent in reversed(Path(path).parents):  # bubblewrap would close those that it makes itself
-            command += ["--perms", "0755", "--dir", str(parent)]
+            if parent != Path(_TMP):
+                command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", path, path]
     command += ["--ro-bind", str(_CHILD), f"{_INSIDE}/trinity/rewards/child", "--dev", "/dev"]
-    command += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", _TMP]
     command += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
     if proc:
         command += ["--proc", "/proc"]
