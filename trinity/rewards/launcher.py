@@ -126,18 +126,26 @@ class Launcher:
         }
         if self._kind == "rlimits":
             with tempfile.TemporaryDirectory(prefix="trinity-", ignore_cleanup_errors=True) as folder:
-                command = [*_python(str(_PACKAGES)), json.dumps(told)]
+                command = [*_python(str(_PACKAGES), _site()), json.dumps(told)]
                 environment = _ENVIRONMENT | {"HOME": folder, "TMPDIR": folder}
                 with Sandbox(command, environment, folder, self._limits, jobs) as sandbox:
                     yield sandbox
         else:
-            command = [*_bubblewrap(drops_root, proc), "--", *_python(_INSIDE), json.dumps(told)]
+            command = [*_bubblewrap(drops_root, proc), "--", *_python(_INSIDE, _site_inside()), json.dumps(told)]
             with Sandbox(command, _ENVIRONMENT, "/", self._limits, jobs) as sandbox:
                 yield sandbox
 
 
-def _python(packages: str) -> list[str]:
-    site = list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+def _site() -> list[str]:
+    return list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+
+
+def _site_inside() -> list[str]:
+    """Where the sandbox has the installed packages: wherever they lie, even below /tmp, its own is empty."""
+    return [f"{_INSIDE}/site/{number}" for number, _ in enumerate(_site())]
+
+
+def _python(packages: str, site: list[str]) -> list[str]:
     boot = _BOOT.format(packages=packages, site=site)
     # No site module: it would read .pth files, and takes longer than all the rest.
     return [os.path.realpath(sys.executable), "-S", "-s", "-P", "-B", "-X", "utf8", "-c", boot]
@@ -161,14 +169,15 @@ def _bubblewrap(drops_root: bool, proc: bool) -> list[str]:
     command += ["--dir", "/etc"]
     for name in _SETTINGS:
         command += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    # Before the interpreter, which may itself lie below it.
+    # Before the interpreter, which may itself lie below it (the packages of a virtual environment don't).
     command += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", _TMP]
-    interpreter = {sys.base_prefix, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}
-    for path in sorted(interpreter):
+    for path in sorted({sys.base_prefix, sysconfig.get_path("stdlib")}):
         for parent in reversed(Path(path).parents):  # bubblewrap would close those that it makes itself
             if parent != Path(_TMP):
                 command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", path, path]
+    for path, inside in zip(_site(), _site_inside(), strict=True):
+        command += ["--ro-bind", path, inside]
     command += ["--ro-bind", str(_CHILD), f"{_INSIDE}/trinity/rewards/child", "--dev", "/dev"]
     command += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
     if proc:
