@@ -145,7 +145,7 @@ SEEKERS = {
     "memory": "import gc\ndef texts():\n    for thing in gc.get_objects():\n"
     "        if type(thing) in (list, tuple, dict): yield repr(thing)\n"
     "        if hasattr(thing, '__code__'): yield repr(thing.__code__.co_consts)\n",
-    "files": "import os\ndef texts():\n    for root in ('/tmp', '/sandbox', '/dev/shm', '/home', '/proc', '/opt/none'):\n"
+    "files": "import os\ndef texts():\n    for root in ('/tmp', '/sandbox/trinity', '/dev/shm', '/home', '/proc', '/opt/none'):\n"
     "        for folder, _, names in os.walk(root):\n            for name in names:\n"
     "                if name.endswith(('.py', '.json', '.jsonl', 'cmdline', 'environ')):\n"
     "                    yield open(os.path.join(folder, name), errors='replace').read()\n",
