@@ -131,7 +131,8 @@ class Launcher:
                 with Sandbox(command, environment, folder, self._limits, jobs) as sandbox:
                     yield sandbox
         else:
-            command = [*_bubblewrap(drops_root, proc), "--", *_python(_INSIDE, _site_inside()), json.dumps(told)]
+            command = [*_bubblewrap(drops_root, proc), "--", *_python(_INSIDE, _site_inside())]
+            command.append(json.dumps(told))
             with Sandbox(command, _ENVIRONMENT, "/", self._limits, jobs) as sandbox:
                 yield sandbox
 
