@@ -31,10 +31,12 @@ from trinity.objectives.evolution import Evolution
 from trinity.objectives.ledger import account
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.sep_cma import SepCMAES
-from trinity.pool.base import Pool
+from trinity.pool.base import DecodeParameters, Pool
 from trinity.ranks import Ranks
 from trinity.rewards.rewards import Rewards
 from trinity.tasks.task import Task
+
+_JUDGE_DECODE = DecodeParameters(max_tokens=2048)
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,11 @@ class CoordinatorModule(LightningModule):
         `configure_model` raises.
         """
         self.pool.check()
+        if self._rewards.judge is not None and self._rewards.judge not in self.pool.agents:
+            raise UserError(
+                f"rewards.judge is {self._rewards.judge!r}, but the pool holds "
+                f"{', '.join(self.pool.agents)}; name one of them, or leave it out."
+            )
         for task in (*data.splits.train, *data.splits.validation, *data.splits.test):
             self._rewards.check(task)
         self.configure_model()
@@ -331,9 +338,13 @@ class CoordinatorModule(LightningModule):
         `max_turns` overrides the episode's; `share` processes at work divide the limits on calls.
         """
         settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
+        calls = Calls(self.pool, self.concurrency, share)
+        if self._rewards.judge is not None:
+            judge = list(self.pool.agents).index(self._rewards.judge)
+            self._rewards.judge_by(calls.asker(judge, _JUDGE_DECODE))
         rollout = Rollout(
             policy,
-            Calls(self.pool, self.concurrency, share),
+            calls,
             settings,
             self.coordinator.encoder.clip,
             selection,

@@ -10,7 +10,7 @@ from trinity.rewards.launcher import Launcher
 from trinity.rewards.rewards import Rewards
 from trinity.rewards.sandbox import Limits
 
-CASES = Path(__file__).parents[1] / "data" / "reward_cases"
+DATA = Path(__file__).parents[1] / "data"
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Question:
     grader: str
     reference: str
     letters: str = "ABCD"
+    options: tuple[str, ...] = ()
+    query: str = ""
 
 
 @pytest.fixture
@@ -53,8 +55,13 @@ def grader(bubblewrap):
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`math_case`, `choice_case` and `code_case` run over the shared bank of grader failures."""
-    for kind in ("math", "choice", "code"):
+    """`math_case`, `choice_case`, `code_case` and `verdict_case` run over the shared bank of grader failures.
+
+    Math and choice have more rows of the same kinds in own_cases; there a choice names the right letter.
+    """
+    for kind in ("math", "choice", "code", "verdict"):
         if f"{kind}_case" in metafunc.fixturenames:
-            rows = [json.loads(line) for line in (CASES / f"{kind}.jsonl").read_text().splitlines()]
+            files = (DATA / folder / f"{kind}.jsonl" for folder in ("reward_cases", "own_cases"))
+            lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
+            rows = [json.loads(line) for line in lines]
             metafunc.parametrize(f"{kind}_case", rows, ids=[row["id"] for row in rows])

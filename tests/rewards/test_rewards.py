@@ -192,7 +192,7 @@ def test_workers_end_with_their_parent():
         "from trinity.rewards.rewards import Rewards\n"
         "if __name__ == '__main__':\n"
         "    rewards = Rewards()\n"
-        "    task = types.SimpleNamespace(grader='math', reference='x+1', letters='')\n"
+        "    task = types.SimpleNamespace(grader='math', reference='x+1', letters='', options=())\n"
         "    print(asyncio.run(rewards.grade(task, r'\\boxed{1+x}')).reward, flush=True)\n"
         "    print(*rewards._algebra._pool._pool_manager.worker_manager.workers, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

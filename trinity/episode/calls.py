@@ -1,7 +1,7 @@
 """The calls of all trajectories under way: identical ones are made once, and no model gets too many."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -73,3 +73,15 @@ class Calls:
         finally:
             del self._flights[key]
             flight.land(outcome)
+
+    def asker(self, agent: int, decode: DecodeParameters) -> Callable[[str, str], Awaitable[str]]:
+        """A function (system text, user text) -> reply of one agent, within the same limits."""
+
+        async def ask(system: str, user: str) -> str:
+            messages: list[Message] = [
+                {"role": "system", "content": system},
+                {"role": "user", "content": user},
+            ]
+            return (await self.complete(agent, messages, decode)).text
+
+        return ask

@@ -78,9 +78,10 @@ async def run_jobs(
     async def one(job: Job[TaskT]) -> Graded | Failure:
         try:
             trajectory = await rollout.run(job.task, job.candidate, job.draw)
-        except InfrastructureError as error:
+            reward = (await grade(job.task, trajectory.answer)).reward
+        except InfrastructureError as error:  # of a turn's call, or of the call of an LLM that judges
             return Failure(job.candidate, job.task.id, error.agent, error.cause)
-        return Graded(trajectory, (await grade(job.task, trajectory.answer)).reward)
+        return Graded(trajectory, reward)
 
     try:
         async with asyncio.TaskGroup() as group:

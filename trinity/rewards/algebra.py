@@ -45,7 +45,7 @@ def prepare_worker() -> None:
     """Set up a worker: memory capped, no core dumps, killed when its CPU time is up, nothing evaluated."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     sympy_parser.eval_expr = only_numbers
 
 
@@ -71,24 +71,24 @@ def answer_in(cpu_seconds: float, reference: str, answer: str) -> bool:
 
     The kernel ends the process when the time is up, also in the middle of one long multiplication.
     """
-    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     try:
         return equal(reference, answer)
     except (Exception, MemoryError, RecursionError):
         return False
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def readable(cpu_seconds: float, reference: str) -> bool:
     """Whether every part of a reference can be parsed."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_seconds)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     try:
         return _readable(value_of(reference))
     except Exception:
         return False
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _readable(value: Value) -> bool:

@@ -1,164 +1,187 @@
-# ruff: noqa: RUF001 - quotes, colons and brackets as models write them
-"""Multiple choice: which letter an output commits to.
+"""Multiple choice: which option an output commits to.
 
 The last commitment wins. A commitment has an anchor: "the answer is B", "Answer: B" (also in other languages,
 in JSON, in <answer> tags), "I pick B", "hence option B", "B is correct", a boxed letter, or a letter that
-stands alone on the last line. A letter without an anchor, in an enumeration of the options, behind a negation
-or a condition, or offered beside a second one ("B or C") is no answer.
-
-Repetitions in the patterns are bounded, so that the search is linear in the length of the output.
+stands alone on the last line. A letter without an anchor, in an enumeration of the options, behind a denial
+or a condition, or offered beside a second one ("B or C") is no answer. An output without a letter may commit
+to an option by its text, if it names exactly one.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
-from trinity.rewards.extraction import last_box, tail, without_thinking
+from trinity.rewards.anchors import (
+    AFTER,
+    ARTICLE,
+    CLAUSE_END,
+    DENIED,
+    NEGATION,
+    QUESTION_OR_CONDITION,
+    SECOND,
+    SUPPOSED,
+    TAKEN_BACK,
+    WITHDRAWN,
+    Anchors,
+    anchors,
+)
+from trinity.rewards.extraction import last_box, math_answer, tail, without_thinking
 from trinity.rewards.grade import NO_ANSWER, Grade
 
-_S0, _S1 = r"\s{0,4}", r"\s{1,4}"
-_MARKS = r"[*_]{0,3}"
-_OPEN = r"""(?:\\(?:text|textbf|mathbf|mathrm|boxed|fbox)\{|\\\(|[\s*_`"'“‘$(\[{（【]){0,12}"""
-_CLOSE = r"""(?:\\\)|[*_`"'”’$)\]}）】]){0,12}"""
-_NOUN = rf"(?:(?:option|choice|letter|answer)\b{_S0})?"
-_BECAUSE = rf"{_S0}(?:[,;—–-]|\b(?:because|since|as|for|which|due|and|but|by|given)\b)"
-_END = rf"(?={_CLOSE}(?:{_S0}(?:$|\n|[.,;:!)\]}}<])|{_BECAUSE}))"
-_IS = rf"(?:is|are|(?:would|must|should|to){_S1}be|(?:appears|seems){_S1}to{_S1}be|remains)"
-_FOREIGN = (
-    r"(?:antwort|lösung|réponse|reponse|respuesta|resposta|risposta|odpowiedź|ответ|відповідь|정답|답|答案|答え|回答"
-    r"|正解|उत्तर|الإجابة|الجواب|jawaban|cevap|đáp án|svar)"
+_FULL_WIDTH = str.maketrans(
+    {code: code - 0xFEE0 for code in (*range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B))}
 )
-_ANCHORS = (
-    r"\b(?:answer|choice|option|solution|response)"
-    rf"(?:{_S0}{_IS}\b{_S0}:?|{_S0}{_MARKS}{_S0}[:=：]{_S0}{_MARKS})",
-    rf"{_FOREIGN}{_S0}{_MARKS}{_S0}(?:[:：=是为為]|は|(?:est|ist|es|é|è)\b)?",
-    rf"(?<=\bI )(?:(?:would|will){_S1})?(?:pick|choose|select|go{_S1}with|opt{_S1}for)\b",
-    rf"(?<=\bI)'(?:d|ll){_S1}(?:pick|choose|select|go{_S1}with|opt{_S1}for)\b",
-    rf"\b(?:hence|therefore|thus|so|choose|pick|select)\b,?{_S1}(?:the{_S1})?(?:option|choice)\b",
-    rf"\b(?:hence|therefore|thus)\b,?{_S1}(?=\()",
-    r"<answer>",
-    rf"""["']answer["']{_S0}:""",
+_BOLD_LINE = re.compile(r"\*\*(.{1,400}?)\*\*[.!]?")
+_LABEL = re.compile(
+    r"[\s*_#>-]{0,8}(?:option|choice)?\s{0,4}[(*_]{0,4}([A-Za-z])[)*_]{0,4}\s{0,4}[).:,*-]", re.IGNORECASE
 )
-_CONTRAST = rf"(?:(?<=[,;—–] )|(?<=[,;—–])|(?<=\bbut ))(?:it{_S1}is|it's|it’s|rather|but)\b"
-_STARTS = (  # what an anchor begins with, in small letters: found much faster than the patterns themselves
-    "answer", "choice", "option", "solution", "response", "would", "will", "'d", "'ll", "pick",
-    "choose", "select", "go", "opt", "hence", "therefore", "thus", "so", "<", '"', "'", "it",
-    "rather", "but", "antwort", "lösung", "réponse", "reponse", "respuesta", "resposta",
-    "risposta", "odpowiedź", "ответ", "відповідь", "정답", "답", "答", "回答", "正解", "उत्तर",
-    "الإجابة", "الجواب", "jawaban", "cevap", "đáp án", "svar",
-)  # fmt: skip
-_NEGATION = re.compile(r"(?i)\b(?:not|never|cannot|if|suppose|assuming|whether|unless)\b|n['’]t\b")
-_SENTENCE_END = re.compile(r"[.!?\n;](?:\s|$)")
-_SECOND = re.compile(
-    rf"{_S0}(?:/|,|\bor\b|\band\b|&){_S0}(?:(?:or|and){_S1})?{_OPEN}([A-Za-z])(?![A-Za-z0-9'’])(?!{_S1}is\b)"
-)
-_DOUBT = re.compile(rf"{_S0}\?")
-_AFTER = re.compile(_CLOSE)
-_WITHDRAWN = re.compile(
-    rf"(?<![A-Za-z])([A-Z])\)?{_S1}(?:is|was|seems){_S1}(?:also{_S1})?(?:wrong|incorrect|not|false)\b"
-)
+_CLAUSE = 200  # characters in front of a commitment that are searched for a denial
+_WORD = re.compile(r"\w+")
 
-
-@dataclass(frozen=True, slots=True)
-class _Patterns:
-    anchored: re.Pattern[str]
-    praised: re.Pattern[str]
-    alone: re.Pattern[str]
-    marked: re.Pattern[str]
-
-
-@lru_cache(maxsize=64)
-def _patterns(upper: str) -> _Patterns:
-    """The patterns for options named by these capital letters.
-
-    A and I are also words, and a small letter may be one: they count only before punctuation or "because".
-    """
-    plain = "".join(letter for letter in upper if letter not in "AI") or upper
-    alone = r"(?![A-Za-z0-9'’])"
-    letter = rf"(?P<letter>[{plain}]{alone}|[{upper}{upper.lower()}]{alone}{_END})"
-    anchors = "|".join(_ANCHORS)
-    return _Patterns(
-        re.compile(rf"(?:(?P<contrast>(?i:{_CONTRAST}))|(?i:{anchors})){_OPEN}(?i:{_NOUN}){_OPEN}{letter}"),
-        re.compile(
-            rf"(?<![A-Za-z])(?P<letter>[{upper}])(?:\)|\*\*){{0,2}}{_S1}"
-            rf"(?i:is{_S1}(?:(?:the{_S1})?(?:correct|right|best)\b(?!{_S0}\?)|the{_S1}answer\b))"
-        ),
-        re.compile(
-            rf"{_OPEN}(?i:{_NOUN}){_OPEN}(?P<letter>[{upper}{upper.lower()}]){_CLOSE}{_S0}[.:]?{_S0}{_CLOSE}"
-        ),
-        re.compile(rf"(?<![A-Za-z])\(?([{upper}])[).:](?=\s|$)"),
-    )
+_Commitment = tuple[int, int, str | None]  # where its letter begins, where it ends, the letter
 
 
 def choice_answer(output: str, letters: str) -> str | None:
     """The letter (upper case) that the output commits to, None where it commits to none."""
-    text = tail(without_thinking(output)).strip()
-    upper = letters.upper()
-    patterns = _patterns(upper)
-    single = patterns.alone.fullmatch(text[text.rfind("\n") + 1 :])
-    if single:
-        return single["letter"].upper()
-    found: list[tuple[int, int, str | None]] = []
-    for match in (*_anchored(text, patterns.anchored), *patterns.praised.finditer(text)):
-        if not _is_denied(text, match):
-            found.append((match.start("letter"), match.end(), _unless_second(text, match, upper)))
-    box = last_box(text) if "box" in text else None
-    boxed = patterns.alone.fullmatch(box) if box else None
-    if boxed:
-        at = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
-        found.append((at, at + len("\\boxed"), boxed["letter"].upper()))
+    text = tail(without_thinking(output)).translate(_FULL_WIDTH).strip()
+    known = anchors(letters.upper())
+    if alone := _last_line(text, known):
+        return alone
+    found = _commitments(text, known)
+    if box := _boxed(text, known):
+        found.append(box)
     if not found:
-        return _leading(text, patterns)
+        return _leading(text, known)
     _, end, choice = max(found, key=lambda commitment: commitment[0])
-    withdrawn = {denied[1] for denied in _WITHDRAWN.finditer(text, end)}
-    return None if choice in withdrawn else choice
+    withdrawn = {match["letter"] for pattern in (WITHDRAWN, DENIED) for match in pattern.finditer(text, end)}
+    return None if choice in withdrawn or TAKEN_BACK.search(text, end) else choice
 
 
-def _anchored(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    small = text.lower()
-    if len(small) != len(text):  # a few capital letters of other scripts become two small ones
-        yield from pattern.finditer(text)
-        return
-    for start in _STARTS:
-        at = small.find(start)
-        while at >= 0:
-            match = pattern.match(text, at)
-            if match:
-                yield match
-            at = small.find(start, at + 1)
+def _last_line(text: str, known: Anchors) -> str | None:
+    """A letter that is the whole last line, or that begins it, in bold."""
+    before, _, line = text.rpartition("\n")
+    alone = known.alone.fullmatch(line)
+    if alone is None:
+        bold = _BOLD_LINE.fullmatch(line)
+        return _only_mark(bold[1], known) if bold else None
+    letter = alone["letter"].upper()
+    labelled = _LABEL.match(before.rstrip().rpartition("\n")[2])
+    if labelled and (alone["noun"] or alone["mark"].strip()) and ord(labelled[1].upper()) == ord(letter) - 1:
+        return None  # the next item of an enumeration that was cut off
+    return letter
 
 
-def _is_denied(text: str, match: re.Match[str]) -> bool:
+def _commitments(text: str, known: Anchors) -> list[_Commitment]:
+    found: list[_Commitment] = []
+    for match in known.contrast.find(text):
+        found.append((match.start("letter"), match.end(), _unless_doubtful(text, match)))
+    for match in known.strong.find(text):
+        if not _is_hedged(text, match) and not _is_cut_off(text, match):
+            found.append((match.start("letter"), match.end(), _unless_doubtful(text, match)))
+    for match in known.last.find(text):
+        choice = _unless_doubtful(text, match)
+        if choice and not _is_hedged(text, match) and not _WORD.search(text, match.end()):
+            found.append((match.start("letter"), match.end(), choice))
+    praised = [match for match in known.praised.finditer(text) if not _is_hedged(text, match)]
+    if praised:
+        last, agreed = praised[-1], len({match["letter"] for match in praised}) == 1
+        found.append((last.start("letter"), last.end(), last["letter"] if agreed else None))
+    return found
+
+
+def _is_hedged(text: str, match: re.Match[str]) -> bool:
     """Whether the sentence denies or only supposes what it says."""
-    if match.groupdict().get("contrast"):
-        return False
-    begin = max(0, match.start() - 200)
-    for stop in _SENTENCE_END.finditer(text, begin, match.start()):
+    clause = _clause(text, match.start())
+    return NEGATION.search(clause) is not None or SUPPOSED.search(clause) is not None
+
+
+def _clause(text: str, end: int) -> str:
+    """The part of the sentence that stands before `end`."""
+    begin = max(0, end - _CLAUSE)
+    for stop in CLAUSE_END.finditer(text, begin, end):
         begin = stop.end()
-    return _NEGATION.search(text, begin, match.start()) is not None
+    return text[begin:end]
 
 
-def _unless_second(text: str, match: re.Match[str], upper: str) -> str | None:
-    """The letter; None where a second one is offered beside it, or where it is asked rather than said."""
-    after = _AFTER.match(text, match.end())
+def _is_cut_off(text: str, match: re.Match[str]) -> bool:
+    """`... the answer is a` at the very end: the article of a sentence that was not finished."""
+    return (
+        match["letter"] in "ai"
+        and match.end() == len(text)
+        and text[match.start("letter") - 4 :][:4] == " is "
+    )
+
+
+def _unless_doubtful(text: str, match: re.Match[str]) -> str | None:
+    """The letter; None where a second one is offered beside it, or where it is asked or conditional."""
+    after = AFTER.match(text, match.end())
     end = after.end() if after else match.end()
     choice = match["letter"].upper()
-    second = _SECOND.match(text, end)
-    if second and second[1] in upper and second[1] != choice:
+    second = SECOND.match(text, end)
+    if second and second["letter"] != choice:
+        is_word = second["letter"] in "AI" and ARTICLE.match(text, second.end())
+        if not is_word:
+            return None
+    return None if QUESTION_OR_CONDITION.match(text, end) else choice
+
+
+def _boxed(text: str, known: Anchors) -> _Commitment | None:
+    box = last_box(text) if "box" in text else None
+    if box is None:
         return None
-    return None if _DOUBT.match(text, end) else choice
+    at = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    alone = known.alone.fullmatch(box)
+    letter = alone["letter"].upper() if alone else _only_mark(box, known)
+    return (at, at + len("\\boxed"), letter) if letter else None
 
 
-def _leading(text: str, patterns: _Patterns) -> str | None:
+def _leading(text: str, known: Anchors) -> str | None:
     """`B) because ...` as the whole output: one line that begins with a marked letter and names no other."""
-    if "\n" in text:
+    return None if "\n" in text else _only_mark(text, known)
+
+
+def _only_mark(line: str, known: Anchors) -> str | None:
+    r"""The letter of `B) 42`, `**B.** 42` or `\text{B: } 42`, if no other is marked so."""
+    line = line.removeprefix("\\text{").removeprefix("\\textbf{").lstrip("*_ ")
+    start = known.marked.match(line)
+    if start and {mark["letter"] for mark in known.marked.finditer(line)} == {start["letter"]}:
+        return str(start["letter"])
+    return None
+
+
+def named_option(output: str, options: Sequence[str]) -> int | None:
+    """The index of the only option whose text the output's final statement names; None for none or several.
+
+    The statement is the last box, "the answer is ...", or last bold line. Words are compared without letter
+    case and punctuation; of "cell" and "stem cell", "stem cell" names only the longer. A denial names none.
+    """
+    statement = math_answer(output)
+    if statement is None or NEGATION.search(statement):
         return None
-    start = patterns.marked.match(text.lstrip("*_"))
-    return start[1] if start and {mark[1] for mark in patterns.marked.finditer(text)} <= {start[1]} else None
+    left = f" {_words(statement)} "
+    named: list[int] = []
+    wordings = [_words(option) for option in options]
+    for index in sorted(range(len(options)), key=lambda index: -len(wordings[index])):
+        if wordings[index] and f" {wordings[index]} " in left:
+            left = left.replace(f" {wordings[index]} ", " \x00 ")
+            named.append(index)
+    return named[0] if len(named) == 1 and wordings.count(wordings[named[0]]) == 1 else None
 
 
-def grade_choice(output: str, reference: str, letters: str) -> Grade:
-    """Whether the output commits to the reference's letter. `letters` are the options on offer."""
+def _words(text: str) -> str:
+    return " ".join(_tokens(text.casefold()))
+
+
+def _tokens(text: str) -> Iterator[str]:
+    for token in re.finditer(r"-?\d+(?:[.,]\d+)*|\w+|[^\w\s.,;:!?'\"$*()\\{}-]", text):
+        yield token[0]
+
+
+def grade_choice(output: str, reference: str, letters: str, options: Sequence[str] = ()) -> Grade:
+    """Whether the output commits to the reference's letter.
+
+    `letters` are the options on offer, `options` their texts, in the same order, where they are known.
+    """
     answer = choice_answer(output, letters)
+    if answer is None and options and (index := named_option(output, options)) is not None:
+        answer = letters[index].upper()
     return NO_ANSWER if answer is None else Grade.of(answer == reference.strip().upper(), answer)

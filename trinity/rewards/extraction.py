@@ -14,17 +14,23 @@ _JOINT_LENGTH = 40
 _BOX_COMMANDS = ("\\boxed", "\\fbox")
 _BRACE = re.compile(r"\\[{}\\]|[{}]")
 _BARE_BOX = re.compile(r"\s*([^\s$\\{}]+)")
-_JOINT = re.compile(r"[\s$.,;\\()*]*(?:(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?)?[\s$.,;\\()*]*")
+_JOINT = re.compile(
+    r"(?=[^,;ao]*(?:[,;]|and|or))"
+    r"[\s$.,;\\()\[\]*]*(?:(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?)?[\s$.,;\\()\[\]*]*"
+)
+_THINKING = re.compile(r"(?i)<(/?)(?:think|thinking|thought|reasoning|reflection)>")
 
 _COMMITMENT = re.compile(
-    r"""(?ix) (?: \b answer \s* (?:[*_]{1,2}\s*)?
+    r"""(?ix) (?: \b answer (?:\ (?:to|of|for|in)\ [^.:=\n]{1,60}?(?=\ (?:is|are)\b))? \s* (?:[*_]{1,2}\s*)?
                   (?: (?:is|are|equals?|(?:would|must|should)\ be)\b \s* :? | [:=] )
               | \b (?:result|solution) \s* (?: (?:is|are|equals?)\b | = )
-              | \#\#\#\# ) [\s*_]*""",
+              | \#\#\#\# ) [\s*_]*
+              (?: (?:therefore|thus|hence|then|simply|just|exactly|indeed|approximately|about|roughly)\b,?
+                  [\s*_]* )*""",
 )
 _NEGATED = re.compile(r"(?i)\s*(?:not\b|n't|unknown|unclear|undefined behaviou?r)")
 _AFTERTHOUGHT = re.compile(
-    r"(?i)(?:[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after)\b|\?|\.(?=\s|$)).*",
+    r"(?i)(?:[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after|not|rather)\b|\?|\.(?=\s|$)).*",
 )
 _BOLD_LINE = re.compile(r"(?:\*\*|__)\s*(.+?)\s*(?:\*\*|__)\.?")
 _MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")
@@ -32,11 +38,13 @@ _MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")
 
 def without_thinking(text: str) -> str:
     """The output after its last think-block. An unclosed block is thinking to the end: nothing remains."""
-    end = text.rfind("</think>")
-    if end >= 0:
-        text = text[end + len("</think>") :]
-    start = text.find("<think>")
-    return text if start < 0 else text[:start]
+    begin, end = 0, None
+    for tag in _THINKING.finditer(text):
+        if tag[1]:
+            begin, end = tag.end(), None
+        elif end is None:
+            end = tag.start()
+    return text[begin:end]
 
 
 def tail(text: str) -> str:
@@ -47,8 +55,8 @@ def tail(text: str) -> str:
 def last_box(text: str) -> str | None:
     r"""The content of the last non-empty \boxed or \fbox, None where there is none.
 
-    Boxes that are joined by nothing but "and", "or" or punctuation are one answer with several parts, given
-    as a comma-separated list. Content without braces runs to the next space or dollar sign. An empty or
+    Boxes that are joined by "and", "or", a comma or a semicolon are one answer with several parts, given as a
+    comma-separated list. Content without braces runs to the next space or dollar sign. An empty or
     unclosed box falls back to the one before. Content beyond `MAX_ANSWER` comes back cut to one more than
     that, for the caller to refuse.
     """

@@ -7,7 +7,8 @@ from typing import Protocol
 class Gradable(Protocol):
     """A question with a checkable answer, as far as a grader sees it.
 
-    `letters` are the options on offer; graders other than "choice" do not read them.
+    `letters` are the options on offer and `options` their texts, where they are known; only "choice" reads
+    them. Only a judge reads `query`, the question's text.
     """
 
     @property
@@ -16,6 +17,10 @@ class Gradable(Protocol):
     def reference(self) -> str: ...
     @property
     def letters(self) -> str: ...
+    @property
+    def options(self) -> tuple[str, ...]: ...
+    @property
+    def query(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 r"""One spelling for what LaTeX and plain text can write in many ways."""
 
 import re
+from collections.abc import Callable
 
 DOLLAR = "\uff04"  # a currency sign; a bare $ is a delimiter of mathematics
 DEGREE = "°"
@@ -10,20 +11,27 @@ _SYMBOLS = str.maketrans(
     {
         "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ",
         "≤": r"\le ", "≥": r"\ge ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "：": ":", "，": ",",
-        "\u00a0": " ", "²": "^{2}", "³": "^{3}", "≈": r"\approx ", "√": r"\sqrt ",
+        "\u00a0": " ", "\u202f": " ", "\u2009": " ", "²": "^{2}", "³": "^{3}", "≈": r"\approx ",
+        "√": r"\sqrt ", "∅": r"\emptyset ", "⟨": "(", "⟩": ")", "≠": r"\ne ",
     }
 )  # fmt: skip
-_REWRITES = tuple(
+_BRACKETED_ARRAY = r"[(\[]?\s*\\begin\{array\}\s*\{[^{}]*\}(.*?)\\end\{array\}\s*[)\]]?"
+_REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"\\begin\{bmatrix\}|\\begin\{vmatrix\}", r"\\begin{pmatrix}"),
-        (r"\\end\{bmatrix\}|\\end\{vmatrix\}", r"\\end{pmatrix}"),
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
+        (r"\\[lr](?:angle|group)(?![a-zA-Z])", lambda found: "()"[found[0][1] == "r"]),
+        (r"\\(begin|end)\{(?:b|small)?matrix\}", r"\\\1{pmatrix}"),
+        (_BRACKETED_ARRAY, r"\\begin{pmatrix}\1\\end{pmatrix}"),
         (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
-        (r"\{\s*,\s*\}", ","),
+        (r"(?<=\d)(?:\{\s*,\s*\}|,\s*\\!|\\[,!;: ])\s*(?=\d{3}(?!\d))", ""),  # thousands
+        (r"\{\s*([,:])\s*\}", r"\1"),
         (r",\s*\\!\s*", ","),
         (r"\\!", ""),
-        (r"\\\$", DOLLAR),
+        (r"\\colon(?![a-zA-Z])", ":"),
+        (r"\\(?:varnothing|emptyset)(?![a-zA-Z])", r"\\{\\}"),
+        (r"\\(?:mathrm|text|mathit)\s*\{\s*([ie])\s*\}", r"\1"),  # upright constants
+        (r"\\\$|\\text\s*\{\s*\\?\$\s*\}|\b(?:USD|US\$)(?= ?\d)", DOLLAR),
         (r"\^\s*\{?\s*\\circ\s*\}?|\\degree\b|\\text\s*\{\s*degrees?\s*\}|\bdegrees?\b", DEGREE),
         (r"\\%|\\text\s*\{\s*\\?%\s*\}|\\text\s*\{\s*percent\s*\}|\bpercent\b", "%"),
         (r"\\(?:mbox|mathrm|textrm|textnormal|textit|mathit|operatorname)(?=\s*\{)", r"\\text"),
@@ -49,6 +57,7 @@ _REWRITES = tuple(
         (r"\\infinity", r"\\infty"),
     )
 )  # fmt: skip
+_LEADING = re.compile(r"\A\s*(?:=|\\approx(?![a-zA-Z]))\s*")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 
 
@@ -67,11 +76,11 @@ def tidy(text: str) -> str:
 
 
 def unwrap(text: str) -> str:
-    """Take off mathematics delimiters, braces around the whole and a final full stop or comma."""
+    r"""Take off delimiters, braces around the whole, a final full stop or comma, a leading = or \approx."""
     before = None
     while text != before:
         before = text
-        text = text.strip().rstrip(".,;:").strip()
+        text = _LEADING.sub("", text.strip().rstrip(".,;:")).strip()
         for opening, closing in _WRAPPERS:
             inner = text[len(opening) : -len(closing)]
             if inner and text == opening + inner + closing and "$" not in inner:

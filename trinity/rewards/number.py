@@ -10,11 +10,14 @@ from fractions import Fraction
 _MAX_EXPONENT = 400
 _MIN_DIGITS = 4
 
-_PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d+\.?\d*|\.\d+)"
+_DOUBLE_DIGITS = 15
+
+_PLAIN = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d*)?|\d{1,3}(?: \d{3})+|\d+\.?\d*|\.\d+)"
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _DECIMAL = re.compile(
     rf"([+-]?)\s*({_PLAIN})(?:[eE]([+-]?\d{{1,4}})|\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*\{{?\s*([+-]?\d{{1,4}})\s*\}}?)?"
 )
+_REPEATING = re.compile(r"([+-]?)\s*(\d*)\.(\d*)\s*\\(?:overline|bar|dot)\s*\{?\s*(\d{1,30})\s*\}?")
 _POWER_OF_TEN = re.compile(r"([+-]?)10\s*\^\s*\{\s*([+-]?\d{1,4})\s*\}")
 _FRACTION = re.compile(
     rf"([+-]?)\s*(?:\\frac\s*\{{\s*([+-]?\s*{_PLAIN})\s*\}}\s*\{{\s*([+-]?\s*{_PLAIN})\s*\}}"
@@ -38,10 +41,15 @@ class Number:
     digits: int = 0
 
     def rounds(self, value: Fraction) -> bool:
-        """Is this decimal, of at least four significant digits, `value` rounded to the places it shows?"""
+        """Is this decimal, of at least four significant digits, `value` rounded to the places it shows?
+
+        From 15 digits on it may be off by as much as a printed double is (a relative 2^-50).
+        """
         if self.places is None or self.digits < _MIN_DIGITS:
             return False
-        return abs(self.value - value) <= Fraction(1, 2 * 10**self.places)
+        off = abs(self.value - value)
+        as_double = self.digits >= _DOUBLE_DIGITS and off <= abs(value) / 2**50
+        return as_double or off <= Fraction(1, 2 * 10**self.places)
 
 
 def terminates(value: Fraction) -> bool:
@@ -67,8 +75,9 @@ def equal_numbers(reference: Number, answer: Number) -> bool:
 def exact(text: str) -> Number | None:
     r"""Read an integer, decimal, scientific notation, fraction or mixed number; None for anything else.
 
-    Thousands commas have no space after them (2,100 is a number; 2, 100 is a list). The fraction bar may be
-    \frac or /; a mixed number needs a space before its plain fraction (1 1/2).
+    Thousands are separated by a comma without a space (2,100 is a number; 2, 100 is a list) or by a space.
+    The fraction bar may be \frac or /; a mixed number needs a space before its plain fraction (1 1/2).
+    Digits under \overline repeat.
     """
     if _INTEGER.fullmatch(text):
         return Number(Fraction(int(text)))
@@ -86,6 +95,8 @@ def exact(text: str) -> Number | None:
             return None
         part = Fraction(int(top or plain_top), int(bottom or plain_bottom))
         return Number(_signed(sign, int(whole) + part))
+    if repeating := _REPEATING.fullmatch(text):
+        return _repeating(*repeating.groups())
     if power := _POWER_OF_TEN.fullmatch(text):
         return _decimal(power[1], "1", power[2], None)
     return None
@@ -100,6 +111,11 @@ def _decimal(sign: str, mantissa: str, e_exponent: str | None, ten_exponent: str
     digits = len(mantissa.replace(",", "").replace(".", "").lstrip("0"))
     value = _signed(sign, _plain(mantissa) * Fraction(10) ** exponent)
     return Number(value, None if places is None else max(places, 0), digits)
+
+
+def _repeating(sign: str, whole: str, before: str, period: str) -> Number:
+    start, period_of = Fraction(int(whole + before or "0"), 10 ** len(before)), 10 ** len(period) - 1
+    return Number(_signed(sign, start + Fraction(int(period), period_of * 10 ** len(before))))
 
 
 def _plain(text: str) -> Fraction:

@@ -9,24 +9,27 @@ from typing import Self
 from trinity.errors import UserError
 from trinity.rewards.choice import grade_choice
 from trinity.rewards.code import CodeGrader
+from trinity.rewards.exact_text import bare, grade_exact
 from trinity.rewards.grade import Gradable, Grade
+from trinity.rewards.judge import Ask, means_the_same
 from trinity.rewards.launcher import SandboxKind
 from trinity.rewards.math import AlgebraQuestion, grade_math, needs_algebra
 from trinity.rewards.number import exact
 from trinity.rewards.recorded import grade_json_literal, grade_json_math, grade_json_number, literal
 from trinity.rewards.sandbox import Limits
-from trinity.rewards.text import bare, grade_text
+from trinity.rewards.text import grade_free
 from trinity.rewards.worker import AlgebraWorkers
 
-KINDS = ("math", "choice", "text", "json_number", "json_math", "json_literal", "code")
+KINDS = ("math", "choice", "text", "exact", "json_number", "json_math", "json_literal", "code")
 _REMEMBERED = 65_536
 
-_Key = tuple[str, str, str, bytes]
+_Key = tuple[str, str, str, tuple[str, ...], str, bytes]
 
 
 class Rewards:
-    """Grades final answers: "math", "choice", "text", the recorded sets' "json_number", "json_math" and
-    "json_literal", and "code". Only "code" executes what it grades, in a sandbox.
+    """Grades final answers: "math", "choice", "text" (free-form), "exact" (letter for letter), the recorded
+    sets' "json_number", "json_math" and "json_literal", and "code". Only "code" executes what it grades, in a
+    sandbox.
 
     Grading does not block the event loop: what only algebra can decide is decided in processes of its own,
     which start with the first such question, and programs run in sandboxes. Grades are remembered by grader,
@@ -39,25 +42,34 @@ class Rewards:
         code_limits: what one test of a program may use.
         sandbox: "bubblewrap"; or "rlimits" where bubblewrap cannot run and programs may read and write this
             user's files.
+        judge: the pool's model that is asked, where a free-form answer differs from its reference, whether it
+            means the same; each such answer costs a call. None asks nobody.
     """
 
     def __init__(
         self,
         math_workers: int = 1,
-        math_timeout: float = 2.0,
+        math_timeout: float = 1.5,
         code_workers: int | None = None,
         code_limits: Limits | None = None,
         sandbox: SandboxKind = "bubblewrap",
+        judge: str | None = None,
     ) -> None:
         if math_workers < 1 or math_timeout <= 0:
             raise UserError(
                 f"math_workers must be at least 1 and math_timeout above 0, but they are {math_workers} and "
                 f"{math_timeout}; raise them."
             )
+        self.judge = judge
+        self._ask_judge: Ask | None = None
         self._algebra = AlgebraWorkers(math_workers, math_timeout)
         self._code = CodeGrader(code_workers, code_limits, sandbox)
         self._grades: OrderedDict[_Key | AlgebraQuestion, Grade] = OrderedDict()
         self._asked: dict[AlgebraQuestion, asyncio.Task[Grade]] = {}
+
+    def judge_by(self, ask: Ask) -> None:
+        """How to reach the judge, where there is one."""
+        self._ask_judge = ask if self.judge is not None else None
 
     def check(self, task: Gradable) -> None:
         """Look at a task's reference, when it is loaded.
@@ -85,7 +97,7 @@ class Rewards:
                 case "choice":
                     letter = reference.strip().upper()
                     return len(letter) == 1 and letter in task.letters.upper()
-                case "text":
+                case "text" | "exact":
                     return bool(bare(reference))
                 case "json_number":
                     return exact(reference) is not None
@@ -99,19 +111,31 @@ class Rewards:
             return False
 
     async def grade(self, task: Gradable, answer: str | None) -> Grade:
-        """The grade of a whole final output; None (no Worker spoke) gets reward 0."""
+        """The grade of a whole final output; None (no Worker spoke) gets reward 0.
+
+        Raises what the judge's call raises: then there is no grade.
+        """
         if answer is None:
             return Grade(0, None, "no Worker output")
         digest = hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        key = (task.grader, task.reference, task.letters, digest)
+        query = task.query if self._ask_judge and task.grader == "text" else ""
+        key = (task.grader, task.reference, task.letters, task.options, query, digest)
         grade = self._grades.get(key)
         if grade is None:
-            if task.grader == "code":
-                grade = await self._code.grade(answer, task.reference)
-            else:
-                decided = _decide(task, answer)
-                grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
+            grade = await self._fresh(task, answer)
             self._remember(key, grade)
+        return grade
+
+    async def _fresh(self, task: Gradable, answer: str) -> Grade:
+        if task.grader == "code":
+            return await self._code.grade(answer, task.reference)
+        decided = _decide(task, answer)
+        grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
+        if self._ask_judge and task.grader == "text" and grade.extracted and not grade.reward:
+            same = await means_the_same(self._ask_judge, task.query, task.reference, grade.extracted)
+            return Grade(
+                int(same), grade.extracted, f"{self.judge} finds it {'the same' if same else 'different'}"
+            )
         return grade
 
     def _remember(self, key: _Key | AlgebraQuestion, grade: Grade) -> None:
@@ -169,9 +193,11 @@ def _decide(task: Gradable, answer: str) -> Grade | AlgebraQuestion:
         case "math":
             return grade_math(answer, task.reference)
         case "choice":
-            return grade_choice(answer, task.reference, task.letters)
+            return grade_choice(answer, task.reference, task.letters, task.options)
         case "text":
-            return grade_text(answer, task.reference)
+            return grade_free(answer, task.reference)
+        case "exact":
+            return grade_exact(answer, task.reference)
         case "json_number":
             return grade_json_number(answer, task.reference)
         case "json_math":

@@ -9,10 +9,10 @@ What counts as equal is decided by the type of the *reference*; an answer of ano
 | equation | it is the same equation up to a constant factor; `x = 5` may be answered by `5` |
 | tuple, interval | same brackets, equal parts in order; `(2,4)` may be either; an inequality in one variable is an interval |
 | union | equal intervals in any order |
-| set, list (commas, "and", "or", `\pm`) | equal elements in any order, none missing; a list may answer a set and the reverse |
+| set, list (commas, "and", "or", `\pm`) | equal elements in any order, none missing; a list may answer a set and the reverse; `x=1, y=2` by name, or without names in this order |
 | matrix | same shape, equal cells |
 | ratio | the same proportion (2:3 equals 4:6) |
-| time | same hour and minute |
+| time | same hour and minute; 13:30 is 1:30 p.m.; a.m. and p.m. may be missing on one side |
 | base-n number | same digits, and the same base or none |
 | text | same words, letter case and spaces aside |
 
@@ -55,12 +55,23 @@ _MEMBER = re.compile(rf"{_NAME}\s*\\in(?![a-zA-Z])\s*")
 _WORD_JOINTS = re.compile(r",? ?(?:\\text ?\{ ?(?:and|or) ?\}|(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])) ?")
 _MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
 _TIME = re.compile(r"(\d{1,2}) ?: ?(\d{2}) ?(?:\\text ?\{)? ?(?:([ap])\.? ?m\.?)? ?\}?", re.IGNORECASE)
-_BASE = re.compile(r"(?:\\text\s*\{)?([0-9A-F]+)\}?\s*_\s*(?:\{\s*(?:\\text\s*\{)?\s*(\d+)\s*\}?\s*\}|(\d+))")
+_BASE = re.compile(
+    r"(?:\\text\s*\{)?([0-9][0-9A-Fa-f]*|[A-F][0-9A-F]*)\}?\s*"
+    r"_\s*(?:\{\s*(?:\\text\s*\{)?\s*(\d+|[a-z]+)\s*\}?\s*\}|(\d+))"
+)
+_BASE_NAMES = {
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "eleven": 11, "twelve": 12, "sixteen": 16,
+}  # fmt: skip
 _TEXT = re.compile(r"(?:\\text\s*\{[^{}]*\}\s*)+|\(?[A-Z]\)?")
 _WORDS = re.compile(r"(?!(?:sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|pi|abs)\b)[A-Za-z]{3,}(?:[ -][A-Za-z]+)*")
 _TEXT_MARK = re.compile(r"\\text\s*\{([^{}]*)\}")
-_BETWEEN = re.compile(rf"([^<>]+?)\s*(<|\\le(?![a-z]))\s*{_NAME}\s*(<|\\le(?![a-z]))\s*([^<>]+)")
-_BOUND = re.compile(rf"{_NAME}\s*(<|>|\\le(?![a-z])|\\ge(?![a-z]))\s*([^<>=]+)")
+_SIGN = r"(<|>|\\le(?![a-z])|\\ge(?![a-z]))"
+_BETWEEN = re.compile(rf"([^<>]+?)\s*{_SIGN}\s*{_NAME}\s*{_SIGN}\s*([^<>]+)")
+_ABOVE = re.compile(rf"{_NAME}\s*{_SIGN}\s*([^<>=]+)")
+_BELOW = re.compile(rf"([^<>=]+?)\s*{_SIGN}\s*{_NAME}")
+_FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
+_COMMAND = re.compile(r"\\[a-zA-Z]+")
 _RELATION = re.compile(r"<|>|\\(?:le|ge|ne|neq)(?![a-zA-Z])")
 _ORDERED_PAIRS = ("()", "(]", "[)", "[]")
 
@@ -112,10 +123,11 @@ def _base(text: str) -> Value | None:
     found = _BASE.fullmatch(text)
     if not found:
         return None
-    base = int(found[2] or found[3])
+    named = found[2] or found[3]
+    base = int(named) if named.isdigit() else _BASE_NAMES.get(named, 0)
     if not 2 <= base <= 36 or any(int(digit, 36) >= base for digit in found[1]):
         return None
-    return Value("base", f"{found[1].lstrip('0') or '0'}_{base}")
+    return Value("base", f"{found[1].upper().lstrip('0') or '0'}_{base}")
 
 
 def _words(text: str) -> Value | None:
@@ -133,13 +145,9 @@ def _sequence(text: str) -> Value | None:
     pieces = [piece for piece in split_top(text.replace("\\cup", "\x00"), "\x00") if piece]
     if len(pieces) > 1:
         return Value("union", text, items=tuple(parse(_MEMBER.sub("", piece)) for piece in pieces))
-    pieces = [piece for piece in split_top(_WORD_JOINTS.sub(",", text), ",;") if piece]
+    pieces = _pieces(_WORD_JOINTS.sub(";", text))
     if len(pieces) > 1:
-        items: list[Value] = []
-        for piece in pieces:
-            item = parse(unwrap(piece))
-            items.extend(item.items if item.kind == "list" else [item])
-        return Value("list", text, items=tuple(items))
+        return Value("list", text, items=_items(pieces))
     if "\\pm" in text and "=" not in text:
         plus, minus = (re.sub(r"^\+\s*", "", text.replace("\\pm", sign).strip()) for sign in "+-")
         signed = [plus.replace("\\mp", "-"), minus.replace("\\mp", "+")]
@@ -149,6 +157,24 @@ def _sequence(text: str) -> Value | None:
     return None
 
 
+def _pieces(text: str, *, in_brackets: bool = False) -> list[str]:
+    """Split a list. Where its separators are spaced, a comma without a space may separate thousands."""
+    spaced = [piece.replace("\x00", ", ") for piece in split_top(text.replace(", ", "\x00"), "\x00;")]
+    pieces: list[str] = []
+    for piece in spaced:
+        whole = exact(piece) is not None and not (in_brackets and len(spaced) == 1)
+        pieces.extend([piece] if whole else split_top(piece, ","))
+    return [piece for piece in pieces if piece]
+
+
+def _items(pieces: Iterable[str]) -> tuple[Value, ...]:
+    items: list[Value] = []
+    for piece in pieces:
+        item = parse(unwrap(piece))
+        items.extend(item.items if item.kind == "list" else [item])
+    return tuple(items)
+
+
 def _interval_of(text: str) -> Value | None:
     r"""An inequality in one variable, or `x \in` an interval, as the interval."""
     member = _MEMBER.match(text)
@@ -156,15 +182,35 @@ def _interval_of(text: str) -> Value | None:
         return parse(text[member.end() :])
     if "=" in text:
         return None
-    if between := _BETWEEN.fullmatch(text):
-        brackets = ("(" if between[2] == "<" else "[") + (")" if between[3] == "<" else "]")
-        return Value("tuple", brackets, items=(parse(between[1]), parse(between[4])))
-    if bound := _BOUND.fullmatch(text):
-        end = parse(bound[2])
-        if bound[1] in ("<", "\\le"):
-            return Value("tuple", "()" if bound[1] == "<" else "(]", items=(parse("-\\infty"), end))
-        return Value("tuple", "()" if bound[1] == ">" else "[)", items=(end, parse("\\infty")))
+    if (between := _BETWEEN.fullmatch(text)) and _is_constant(between[1] + between[4]):
+        low, high = between[2], between[3]
+        falls = low in (">", "\\ge")
+        if falls != (high in (">", "\\ge")):
+            return None
+        brackets = ("(" if low in "<>" else "[") + (")" if high in "<>" else "]")
+        ends = (parse(between[1]), parse(between[4]))
+        return Value("tuple", _mirrored(brackets) if falls else brackets, items=ends[::-1] if falls else ends)
+    if (above := _ABOVE.fullmatch(text)) and _is_constant(above[2]):
+        return _ray(above[1], above[2])
+    if (below := _BELOW.fullmatch(text)) and _is_constant(below[1]):
+        return _ray(_FLIPPED[below[2]], below[1])
     return None
+
+
+def _ray(sign: str, bound: str) -> Value:
+    end = parse(bound)
+    if sign in ("<", "\\le"):
+        return Value("tuple", "()" if sign == "<" else "(]", items=(parse("-\\infty"), end))
+    return Value("tuple", "()" if sign == ">" else "[)", items=(end, parse("\\infty")))
+
+
+def _mirrored(brackets: str) -> str:
+    return {"()": "()", "[]": "[]", "(]": "[)", "[)": "(]"}[brackets]
+
+
+def _is_constant(text: str) -> bool:
+    """Whether a text names no variable."""
+    return re.search(r"[a-zA-Z]", _COMMAND.sub("", text).replace("e", "")) is None
 
 
 def _comparison(text: str) -> Value | None:
@@ -178,12 +224,13 @@ def _bracketed(text: str) -> Value | None:
     if text[start : start + 1] not in ("(", "[", "{") or closing_of(text, start) != len(text) - 1:
         return None
     if start:
-        inner = text[2:-2].strip()
-        listed = parse(inner) if inner else Value("list", "")
-        return Value("set", text, items=listed.items if listed.kind == "list" else (listed,))
-    brackets, pieces = text[0] + text[-1], split_top(text[1:-1], ",;")
-    if len(pieces) == 1:
-        return parse(unwrap(text[1:-1])) if brackets == "()" and "," not in text else None
+        members = _items(_pieces(_WORD_JOINTS.sub(";", text[2:-2].strip()), in_brackets=True))
+        return Value("set", "", items=tuple({(item.number or item.text): item for item in members}.values()))
+    brackets, pieces = text[0] + text[-1], _pieces(text[1:-1], in_brackets=True)
+    if len(pieces) == 1 and brackets == "()":
+        return parse(unwrap(text[1:-1])) if "," not in text else None
+    if brackets == "[]" and len(pieces) == 1:
+        return Value("list", text, items=_items(pieces))
     if brackets not in _ORDERED_PAIRS:
         return None
     return Value("tuple", brackets, items=tuple(parse(unwrap(piece)) for piece in pieces))
@@ -193,6 +240,8 @@ def _scalar(text: str) -> Value:
     rest, unit = split_unit(text, lambda core: exact(core) is not None)
     if unit is not None and rest:
         return Value("expression", unwrap(rest), unit=unit)
+    if text.startswith("+"):
+        return parse(text[1:])
     if text.startswith("-"):
         inner = parse(text[1:]) if text[1:2] == "(" and closing_of(text, 1) == len(text) - 1 else None
         if inner and inner.number:
@@ -207,12 +256,15 @@ def value_of(text: str) -> Value:
 
 def without_name(answer: Value) -> Value:
     r"""`x = 5`, `m + n = 3 + 4 = 7` and `f(x) \approx 5` -> the value; other equations stay what they are."""
-    if answer.kind not in ("equation", "list", "set"):
-        return answer
-    if answer.kind != "equation":
-        return replace(answer, items=tuple(without_name(item) for item in answer.items))
-    first, *_, last = split_top(answer.text, "=")
-    return parse(unwrap(last.split("\\approx")[0])) if _is_name(first) else answer
+    named = _name_and_value(answer)
+    return named[1] if named else answer
+
+
+def _name_and_value(equation: Value) -> tuple[str, Value] | None:
+    if equation.kind != "equation":
+        return None
+    first, *_, last = split_top(equation.text, "=")
+    return (first, parse(unwrap(last.split("\\approx")[0]))) if _is_name(first) else None
 
 
 def _is_name(side: str) -> bool:
@@ -230,25 +282,64 @@ def compare(reference: Value, answer: Value, equal: Equal) -> bool | None:
             return compare(named, answer, equal)
         return equal(reference, answer) if answer.kind == "equation" else False
     answer = without_name(answer)
+    if reference.kind == "time" and answer.kind == "time":
+        return _same_time(reference, answer)
     if reference.unit and answer.unit and reference.unit != answer.unit:
         return False
     if reference.kind in ("number", "expression"):
         return equal(reference, answer) if answer.kind in ("number", "expression") else False
-    if reference.kind in ("set", "list", "union"):
-        loose = ("set", "list") if reference.kind != "union" else ("union",)
-        return _same_elements(reference.items, answer.items, equal) if answer.kind in loose else False
+    if reference.kind in ("set", "list"):
+        return _compare_lists(reference, answer, equal)
     if reference.kind == "base" and answer.kind == "number":
         return reference.text.split("_")[0] == answer.text
+    if reference.kind == "ratio" and answer.kind == "time" and not answer.unit:
+        answer = replace(answer, kind="ratio", items=tuple(map(parse, answer.text.split(":"))))
     if answer.kind != reference.kind:
         return False
     if reference.kind == "relation":
         return equal(reference, answer)
     if reference.kind == "ratio":
         return _proportional(reference.items, answer.items)
+    if reference.kind == "union":
+        return _same_elements(reference.items, answer.items, equal)
     if reference.text != answer.text or len(reference.items) != len(answer.items):
         return False
-    pairs = zip(reference.items, answer.items, strict=True)
-    return _all(compare(left, right, equal) for left, right in pairs)
+    return _in_order(reference.items, answer.items, equal)
+
+
+def _compare_lists(reference: Value, answer: Value, equal: Equal) -> bool | None:
+    in_order = answer.kind == "tuple" and answer.text == "()"
+    written_as_list = answer.kind == "tuple" and answer.text == "[]" and reference.kind == "list"
+    if len(reference.items) != len(answer.items):
+        return False
+    names = dict(filter(None, map(_name_and_value, reference.items)))
+    if len(names) == len(reference.items) > 1:
+        theirs = dict(filter(None, map(_name_and_value, answer.items)))
+        if theirs:
+            ordered = [theirs.get(name, answer) for name in names]
+            return _in_order(list(names.values()), ordered, equal) if len(theirs) == len(names) else False
+        if in_order or answer.kind == "list":
+            return _in_order(list(names.values()), answer.items, equal)
+    if answer.kind in ("set", "list") or written_as_list:
+        return _same_elements(reference.items, answer.items, equal)
+    return False
+
+
+def _in_order(reference: Sequence[Value], answer: Sequence[Value], equal: Equal) -> bool | None:
+    return _all(compare(left, right, equal) for left, right in zip(reference, answer, strict=True))
+
+
+def _same_time(reference: Value, answer: Value) -> bool:
+    if reference.text == answer.text and None in (reference.unit, answer.unit):
+        return True
+    return _minutes(reference) == _minutes(answer)
+
+
+def _minutes(time: Value) -> int:
+    hours, minutes = map(int, time.text.split(":"))
+    if time.unit:
+        hours = hours % 12 + (12 if time.unit == "p" else 0)
+    return 60 * hours + minutes
 
 
 def _all(verdicts: Iterable[bool | None]) -> bool | None:

@@ -12,7 +12,7 @@ from pebble import ProcessExpired, ProcessPool
 from trinity.rewards import algebra
 
 _WALL_FACTOR = 5.0
-_ANSWERS_FAULT = (-signal.SIGVTALRM, -signal.SIGSEGV, -signal.SIGABRT)
+_ANSWERS_FAULT = (-signal.SIGPROF, -signal.SIGSEGV, -signal.SIGABRT)
 
 
 class AlgebraWorkers:

@@ -34,6 +34,13 @@ class Row:
             f'{self.where}{name}: "{field}" {found}; give it as non-empty text, or map another field to it.'
         )
 
+    def texts(self, field: str) -> tuple[str, ...]:
+        """The field as a list of texts. Raises UserError if it is none, or empty."""
+        value = self.values.get(field)
+        if isinstance(value, list) and value:
+            return tuple(Row({field: item}, self.where).text(field) for item in value)
+        raise UserError(f'{self.where}: "{field}" is {json.dumps(value)[:60]}; give it as a list of texts.')
+
 
 def read_rows(path: str | Path) -> Iterator[Row]:
     """The rows of a JSON Lines file in UTF-8, one at a time; gzip if the name ends in .gz. Blank lines pass.

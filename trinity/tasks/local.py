@@ -7,11 +7,12 @@ from trinity.tasks.jsonl import Row, read_rows
 from trinity.tasks.splits import Named, Share, split_one, split_two
 from trinity.tasks.task import AnswerFormat, GraderKind, Task, TaskSource, TaskSplits
 
-_FIELDS = ("id", "domain", "query", "reference", "grader", "answer_format", "letters")
+_FIELDS = ("id", "domain", "query", "reference", "grader", "answer_format", "letters", "options")
 _FORMATS: dict[GraderKind, AnswerFormat] = {
     "math": "boxed",
     "choice": "letter",
     "text": "line",
+    "exact": "line",
     "json_number": "json",
     "json_math": "json",
     "json_literal": "json",
@@ -26,11 +27,13 @@ class JsonLinesTasks(TaskSource):
         path: one file, split by a hash of the task's id. Or instead:
         train_path, test_path: two files; only the validation split is carved, from the first.
         fields: where a task's field has another name in the file, e.g. {query: question, reference: answer}.
-            Fields: id, domain, query, reference, grader, answer_format, letters.
+            Fields: id, domain, query, reference, grader, answer_format, letters, and options (a list of the
+            options' texts, by which a choice may be answered, too; the query has to show them).
         domain: of rows that name none.
-        grader: of rows that name none: math, choice, text, json_number, json_math, json_literal, code.
+        grader: of rows that name none: math, choice, text (free-form), exact (letter for
+            letter), json_number, json_math, json_literal, code.
         answer_format: of rows that name none; None is the grader's usual one (math: boxed, choice: letter,
-            text: line, json_*: json, code: code).
+            text and exact: line, json_*: json, code: code).
         test: how much of `path` is reported on: a float is a fraction, an int a count.
         validation: how much of the rest validates the mean theta, likewise.
     """
@@ -97,11 +100,17 @@ def _task(row: Row) -> Task:
         grader=grader,
         answer_format=_known(row, "answer_format", get_args(AnswerFormat)),
         letters=row.text("letters"),
+        options=row.texts("options") if "options" in row.values else (),
     )
     if grader == "choice" and task.reference not in tuple(task.letters):
         raise UserError(
             f"{row.where} (id {task.id!r}): the reference {task.reference[:40]!r} is none of the letters"
             f" {task.letters}; give one of them."
+        )
+    if task.options and len(task.options) != len(task.letters):
+        raise UserError(
+            f"{row.where} (id {task.id!r}) has {len(task.options)} options for the letters {task.letters}; "
+            "give one for each."
         )
     return task
 

@@ -56,7 +56,7 @@ def _text(rng: np.random.Generator, number: int) -> Task:
     phrase = " ".join("".join(str(s) for s in rng.choice(_SYLLABLES, size=3)) for _ in range(2))
     how = _pick(rng, tuple(_TRANSFORMATIONS))
     query = _pick(rng, _TEXT).format(phrase=phrase, how=how)
-    return Task(f"text-{number}", "text", query, _TRANSFORMATIONS[how](phrase), "text", "line")
+    return Task(f"text-{number}", "text", query, _TRANSFORMATIONS[how](phrase), "exact", "line")
 
 
 _MAKERS = {"math": _math, "choice": _choice, "text": _text}

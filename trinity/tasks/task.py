@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-GraderKind = Literal["math", "choice", "text", "json_number", "json_math", "json_literal", "code"]
+GraderKind = Literal["math", "choice", "text", "exact", "json_number", "json_math", "json_literal", "code"]
 AnswerFormat = Literal["boxed", "letter", "line", "json", "code"]
 
 
@@ -13,7 +13,8 @@ class Task:
     """One question with a checkable answer.
 
     `grader` names the rule that compares (see `trinity.rewards`), `answer_format` tells the LLM how to write
-    the answer (see `trinity.episode.prompts`). `letters` are the options on offer of a choice task.
+    the answer (see `trinity.episode.prompts`). `letters` are the options on offer of a choice task,
+    `options` their texts, in the same order.
     """
 
     id: str
@@ -23,6 +24,7 @@ class Task:
     grader: GraderKind
     answer_format: AnswerFormat
     letters: str = "ABCD"
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trinity.rewards.text import grade_text
+from trinity.rewards.exact_text import grade_exact
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from trinity.rewards.text import grade_text
     ],
 )
 def test_text(output, reward):
-    assert grade_text(output, "bado kimu").reward == reward
+    assert grade_exact(output, "bado kimu").reward == reward
