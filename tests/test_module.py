@@ -7,12 +7,15 @@ import pytest
 import torch
 
 from trinity.data import TaskDataModule
-from trinity.episode.rollout import EpisodeSettings
-from trinity.episode.scheduler import Graded
+from trinity.episode.roles import Role
+from trinity.episode.rollout import Draw, EpisodeSettings
+from trinity.episode.scheduler import Failure, Graded, Job
 from trinity.errors import UserError
+from trinity.evaluation.baselines import SchedulePolicy
 from trinity.module import BlockScales, CoordinatorModule, SelectionSettings, SVFSettings
 from trinity.optimizers.sep_cma import SepCMAES
-from trinity.pool.base import Completion, DecodeParameters, Message, Pool
+from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
+from trinity.rewards.rewards import Rewards
 from trinity.tasks.task import Task, TaskSource, TaskSplits
 
 Make = Callable[..., CoordinatorModule]
@@ -178,3 +181,41 @@ def test_the_paper_presets_episode_options_reach_the_rollout(make_module: Make, 
     assert isinstance(results[0], Graded)
     assert results[0].trajectory.stop == "verifier_first"
     assert results[0].reward == 0
+
+
+class JudgingPool(SilentPool):
+    """Its second agent judges; without an answer it is down."""
+
+    def __init__(self, judgement: str | None) -> None:
+        super().__init__()
+        self.judgement = judgement
+
+    async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        if "You compare a student's answer" not in messages[0]["content"]:
+            return Completion("Answer: the capital of France")
+        assert agent == 1
+        if self.judgement is None:
+            raise InfrastructureError("b", "down")
+        return Completion(self.judgement)
+
+
+@pytest.mark.parametrize(
+    ("judgement", "rewards"), [("VERDICT: SAME", [1]), ("VERDICT: DIFFERENT", [0]), (None, [])]
+)
+def test_the_pool_s_model_judges_free_form_answers(
+    make_module: Make, judgement: str | None, rewards: list[int]
+) -> None:
+    task = Task("t", "d", "Which city?", "Paris", "text", "line")
+    module = make_module(pool=JudgingPool(judgement), rewards=Rewards(judge="b"))
+    module.prepare(TaskDataModule(OneTask(task), minibatch=1))
+    policy = SchedulePolicy(2, ((0, Role.WORKER),))
+    results = module.run(policy, [Job(task, 0, Draw(0, "evaluation", 0))], "argmax", max_turns=1)
+    assert [result.reward for result in results if isinstance(result, Graded)] == rewards
+    assert [result.cause for result in results if isinstance(result, Failure)] == ["down"] * (
+        1 - len(rewards)
+    )
+
+
+def test_a_judge_is_one_of_the_pool(make_module: Make, data: TaskDataModule) -> None:
+    with pytest.raises(UserError, match=r"rewards.judge is 'gpt', but the pool holds agent-0, agent-1"):
+        make_module(rewards=Rewards(judge="gpt")).prepare(data)

@@ -27,6 +27,7 @@ ALLOWED_MODULES = {
     "ranks": set[str](),
     "data": {"trinity.tasks."},
     "module": ROOMS | {"trinity.data", "trinity.ranks"},
+    "grading": ROOMS,
     "cli": ROOMS | {"trinity.data", "trinity.module", "callbacks."},
 }
 INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"

@@ -22,7 +22,7 @@ class Question:
     query: str = ""
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def question():
     return Question
 

@@ -67,3 +67,79 @@ def test_huge_outputs_are_quick(output):
     begin = time.perf_counter()
     choice_answer("answer" + output, "ABCD")
     assert time.perf_counter() - begin < 2
+
+
+PLANETS = ("Venus", "Mars", "the planet Mercury", "Mercury")
+
+
+@pytest.mark.parametrize(
+    ("output", "letter"),
+    [
+        ("The answer is Venus.", "A"),
+        (r"\boxed{\text{Mars}}", "B"),
+        ("So it must be one of these.\n\n**mars!**", "B"),
+        ("The answer is the planet Mercury.", "C"),
+        ("Answer: Mercury", "D"),
+        ("The answer is Venus or Mars.", None),
+        ("The answer is not Venus.", None),
+        ("The answer is Jupiter.", None),
+        ("Venus is hot. Mars is cold.", None),
+        ("The answer is Venus.\nAnswer: B", "B"),
+        ("Marshland", None),
+    ],
+)
+def test_an_option_may_be_named_by_its_text(output, letter):
+    for reference in "ABCD":
+        assert grade_choice(output, reference, "ABCD", PLANETS).reward == (reference == letter)
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "letter"),
+    [
+        ("The answer is 15.", ("5", "15", "1.5", "-15"), "B"),
+        ("The answer is -15.", ("5", "15", "1.5", "-15"), "D"),
+        ("The answer is 1.5", ("5", "15", "1.5", "-15"), "C"),
+        ("The answer is 5", ("5", "5", "6", "7"), None),
+        ("The answer is 5 m", ("5 m", "5 cm", "5 km", "5"), "A"),
+    ],
+)
+def test_numbers_are_named_whole(output, options, letter):
+    found = [
+        x for x, _ in zip("ABCD", options, strict=True) if grade_choice(output, x, "ABCD", options).reward
+    ]
+    assert found == ([letter] if letter else [])
+
+
+_ANCHOR = st.sampled_from(
+    [
+        "Answer: {}",
+        "The answer is {}.",
+        "**Answer:** {}",
+        "\\boxed{{{}}}",
+        "I choose {}",
+        '{{"answer": "{}"}}',
+    ]
+)
+_LETTER = st.sampled_from(["{}", "({})", "**{}**", "${}$", "\\text{{{}}}", "`{}`", "[{}]"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    letter=st.sampled_from("ABCDEFGHIJ"),
+    anchor=_ANCHOR,
+    spelling=_LETTER,
+    before=st.text("abcdefgh ,\n", max_size=50),
+)
+def test_a_commitment_is_read_however_it_is_spelt(letter, anchor, spelling, before):
+    output = f"{before}\n{anchor.format(spelling.format(letter))}"
+    assert choice_answer(output, "ABCDEFGHIJ") == letter
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    first=st.sampled_from("BCD"),
+    second=st.sampled_from("EFGH"),
+    joint=st.sampled_from(["or", "and", "/", ","]),
+)
+def test_two_letters_are_no_commitment(first, second, joint):
+    assert choice_answer(f"The answer is {first} {joint} {second}.", "ABCDEFGHIJ") is None

@@ -1,5 +1,7 @@
 """S5: the mathematical grader, right and wrong."""
 
+import asyncio
+import json
 import time
 
 import pytest
@@ -88,6 +90,27 @@ async def test_bank(rewards, question, math_case):
 async def test_comparison(rewards, question, reference, answer, right):
     grade = await rewards.grade(question("math", reference), rf"Thus \boxed{{{answer}}}.")
     assert grade.reward == right, grade
+
+
+async def test_benchmark_references_equal_themselves_and_no_other(rewards, question, shared_data):
+    """MATH-500: each reference is readable, right however it is spelt, wrong for three others."""
+    lines = (shared_data / "math500.jsonl").read_text().splitlines()
+    references = [json.loads(line)["answer"] for line in lines]
+    for reference in references:
+        rewards.check(question("math", reference))
+
+    async def reward(reference, answer):
+        return (await rewards.grade(question("math", reference), rf"\boxed{{{answer}}}")).reward
+
+    spelt = [
+        (text, form) for text in references for form in (text, text.replace(r"\frac", r"\dfrac"), f"{text}.")
+    ]
+    rights = await asyncio.gather(*(reward(*pair) for pair in spelt))
+    assert [pair for pair, right in zip(spelt, rights, strict=True) if not right] == []
+    others = [(text, references[i - k]) for i, text in enumerate(references) for k in (1, 2, 3)]
+    wrongs = await asyncio.gather(*(reward(*pair) for pair in others))
+    known = {(text, text) for text in references} | {("x=5", "5")}
+    assert {pair for pair, right in zip(others, wrongs, strict=True) if right} <= known
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_row_s_own_fields_win_and_null_counts_as_absent(write_rows: Write) -> 
 @pytest.mark.parametrize("grader", get_args(GraderKind))
 def test_each_grader_has_its_usual_format(write_rows: Write, grader: GraderKind) -> None:
     path = write_rows("a.jsonl", [{"id": 1, "query": "q", "reference": "A"}])
-    usual = {"math": "boxed", "choice": "letter", "text": "line", "code": "code"}
+    usual = {"math": "boxed", "choice": "letter", "text": "line", "exact": "line", "code": "code"}
     assert only(path, grader=grader).answer_format == usual.get(grader, "json")
     assert only(path, grader=grader, answer_format="line").answer_format == "line"
 

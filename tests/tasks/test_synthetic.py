@@ -47,7 +47,7 @@ def test_every_kind_has_its_grader_and_answer_format(splits: TaskSplits) -> None
     forms = {(task.domain, task.grader, task.answer_format, task.letters) for task in everything(splits)}
     assert forms == {
         ("math", "math", "boxed", "ABCD"), ("choice", "choice", "letter", "ABCD"),
-        ("text", "text", "line", "ABCD"),
+        ("text", "exact", "line", "ABCD"),
     }  # fmt: skip
 
 

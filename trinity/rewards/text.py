@@ -12,7 +12,7 @@ _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{([^{}]*)\}")
 _PUNCTUATION = re.compile(r"[^\w\s%°$€£+=<>/^*\\-]|(?<!\w)-(?=\s)|(?<=\w)[.,](?=\s|$)")
 _LABEL = re.compile(r"(?i)[\s>*_#]*(?:final )?answer[*_ ]*[:\uff1a]")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_WORD = re.compile(r"(?<!\\)(?<![a-zA-Z])(?!(?:sin|cos|tan|log|ln|exp|pi|sqrt)\b)[a-zA-Z]{2,}")
+_WORD = re.compile(r"(?<!\\)(?<![a-zA-Z])(?!(?:sin|cos|tan|log|ln|exp|pi|sqrt)\b)[a-zA-Z]{3,}")
 _VALUE = re.compile(r"\d|\\[a-zA-Z]+|[=^]|\b[a-z]\b")
 
 
@@ -45,7 +45,11 @@ def is_mathematical(reference: str) -> bool:
     number, _, unit = without_units.strip().partition(" ")
     if re.fullmatch(r"[+-]?[\d.,]+%?", number) and re.fullmatch(r"[A-Za-z°/^0-9 .-]*", unit):
         return True
-    return _WORD.search(without_units) is None and _VALUE.search(without_units) is not None
+    if _WORD.search(without_units) or (
+        without_units.strip(" .").isalpha() and len(without_units.strip()) > 1
+    ):
+        return False
+    return _VALUE.search(without_units) is not None
 
 
 def grade_free(output: str, reference: str) -> Grade | AlgebraQuestion:

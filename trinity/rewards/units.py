@@ -11,7 +11,21 @@ from trinity.rewards.latex import DEGREE, DOLLAR
 _CURRENCY = f"{DOLLAR}€£¥"
 _TEXT_UNIT = re.compile(r"\s*\\text\s*\{([^{}]*)\}\s*(?:\^\s*\{?\s*\d\s*\}?)?$")
 _SIGN_UNIT = re.compile(rf"\s*([%{DEGREE}{_CURRENCY}])$")
-_WORDS = re.compile(r"\s*([A-Za-z]{2,}[A-Za-z ./-]*?)\s*(?:\^\s*\{?\s*\d\s*\}?)?$")
+_WORDS = re.compile(r"(\s*)(([A-Za-z]{2,})[A-Za-z ./-]*?)\s*(?:\^\s*\{?\s*\d\s*\}?)?$")
+_KNOWN = frozenset((
+    "in", "ft", "yd", "mi", "mm", "cm", "dm", "km", "mg", "kg", "lb", "lbs", "oz", "ml", "hr", "hrs",
+    "min", "mins", "sec", "secs", "mph", "kph", "usd", "eur", "deg", "rad", "sq", "cu", "inch", "inches",
+    "foot", "feet", "yard", "yards", "mile", "miles", "meter", "meters", "metre", "metres", "centimeter",
+    "centimeters", "kilometer", "kilometers", "gram", "grams", "kilogram", "kilograms", "liter",
+    "liters", "litre", "litres", "dollar", "dollars", "cent", "cents", "euro", "euros", "pound",
+    "pounds", "unit", "units", "day", "days", "week", "weeks", "month", "months", "year", "years",
+    "hour", "hours", "minute", "minutes", "second", "seconds",
+))  # fmt: skip
+_SHORTEST = 3
+_RATE = re.compile(
+    r"\s+((?:[ckm]?m|mi|ft|[mk]?g|mol|[kM]?J|N|W|V|m?L)/(?:s|h|hr|min|[ck]?m|k?g|mol|K|L|C|A))"
+    r"(?:\s*\^\s*\{?\s*\d\s*\}?)?$"
+)
 _SIGNS = f"%{DEGREE}{_CURRENCY}"
 _LONGEST = 60
 _LETTERS = re.compile(r"[A-Za-z]")
@@ -26,7 +40,8 @@ _SAME = {
 def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str | None]:
     """(the rest, the unit in one spelling); (text, None) where there is none.
 
-    Plain words count as a unit only behind what `is_number` says is a number: `5 apples`, but not `2 pi x`.
+    Plain words count as a unit only behind what `is_number` says is a number, and if they are a known unit
+    or stand behind a space and can't be a product of two variables: `3cm`, `5 apples`, not `2xy`, `2 pi x`.
     """
     if text[:1] in _CURRENCY and text[:1]:
         return text[1:].strip(), _one_spelling(text[0])
@@ -36,9 +51,13 @@ def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str | 
     rest = text[: found.start()].strip() if found else ""
     if found and rest and (_LETTERS.search(found[1]) or found[1] in _SIGNS):
         return rest, _one_spelling(found[1])
+    if (rate := _RATE.search(text)) and is_number(text[: rate.start()].strip()):
+        return text[: rate.start()].strip(), _one_spelling(rate[1])
     words = _WORDS.search(text, max(0, len(text) - _LONGEST))
     if words and is_number(text[: words.start()].strip()):
-        return text[: words.start()].strip(), _one_spelling(words[1])
+        known = words[3].lower() in _KNOWN
+        if known or (words[1] and len(words[3]) >= _SHORTEST):
+            return text[: words.start()].strip(), _one_spelling(words[2])
     return text, None
 
 
