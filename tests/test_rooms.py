@@ -28,6 +28,7 @@ ALLOWED_MODULES = {
     "data": {"trinity.tasks."},
     "module": ROOMS | {"trinity.data", "trinity.ranks"},
     "grading": ROOMS,
+    "caching": ROOMS,
     "cli": ROOMS | {"trinity.data", "trinity.module", "callbacks."},
 }
 INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"

@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 from callbacks.checkpoint import BestCheckpoint, LastCheckpoint
 from callbacks.divergence import DivergenceMonitor
 from callbacks.j_logger import JLogger
+from callbacks.journal import TrajectoryJournal
 from callbacks.progress import GenerationProgress
 from callbacks.uniform import UniformPolicyCheck
 from trinity.data import TaskDataModule
@@ -41,6 +42,7 @@ _TRAINER_DEFAULTS: dict[str, Any] = {
 }
 _ALWAYS = {
     "j_logger": JLogger,
+    "journal": TrajectoryJournal,
     "progress": GenerationProgress,
     "uniform_check": UniformPolicyCheck,
     "divergence": DivergenceMonitor,

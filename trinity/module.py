@@ -1,6 +1,7 @@
 """CoordinatorModule: the SVF-adapted small language model and its head, trained by an objective."""
 
 import asyncio
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from trinity.coordinator.slm import SLMConfig, load_slm
 from trinity.coordinator.svf import MATRICES, decompose
 from trinity.data import TaskDataModule
 from trinity.episode.calls import Calls
+from trinity.episode.journal import Journal
 from trinity.episode.policy import Policy, Selection
 from trinity.episode.records import from_record, to_record
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
@@ -32,6 +34,9 @@ from trinity.objectives.ledger import account
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.base import DecodeParameters, Pool
+from trinity.pool.budget import Budget, Meter, Spent
+from trinity.pool.cache import CacheSettings, CompletionCache
+from trinity.pool.reliable import ReliablePool
 from trinity.ranks import Ranks
 from trinity.rewards.rewards import Rewards
 from trinity.tasks.task import Task
@@ -114,6 +119,8 @@ class CoordinatorModule(LightningModule):
         episode: the rules of a trajectory.
         selection: sampling or argmax.
         rewards: how answers are graded, e.g. in which sandbox programs run.
+        cache: where answers are kept, so that none is paid for twice; None keeps none.
+        budget: what the run may spend.
         concurrency: LLM calls in flight at once, all models together; the pool may limit each model, too.
         torch_threads: for all tensor work, whose last bits can depend on it; None leaves torch's own
             number. One is fastest for small models.
@@ -134,6 +141,8 @@ class CoordinatorModule(LightningModule):
         episode: EpisodeSettings = EpisodeSettings(),  # noqa: B008
         selection: SelectionSettings = SelectionSettings(),
         rewards: Rewards | None = None,
+        cache: CacheSettings | None = None,
+        budget: Budget = Budget(),  # noqa: B008 - frozen
         concurrency: int = 528,
         torch_threads: int | None = None,
         seed: int = 0,
@@ -143,6 +152,12 @@ class CoordinatorModule(LightningModule):
             raise UserError(f"model.concurrency is {concurrency}, but must allow at least 1 call; raise it.")
         self.automatic_optimization = False
         self.pool = pool
+        self.cache_settings = cache
+        self.budget = budget
+        self.run_id = uuid.uuid4().hex
+        self._cache: CompletionCache | None = None
+        self._meter = Meter(budget)
+        self._calls_pool: ReliablePool | None = None
         self.slm_config = slm
         self.extraction = extraction
         self.svf_settings = svf
@@ -157,6 +172,7 @@ class CoordinatorModule(LightningModule):
         self.torch_threads = torch_threads
         self.seed = seed
         self.update: Update | None = None
+        self.journal: Journal | None = None
         self._coordinator: Coordinator | None = None
         self._rewards = rewards if rewards is not None else Rewards()
         self._runner = asyncio.Runner()
@@ -179,7 +195,7 @@ class CoordinatorModule(LightningModule):
         Raises UserError for a pool that can't be used, a task that no answer could be graded on, and what
         `configure_model` raises.
         """
-        self.pool.check()
+        self._open().check()
         if self._rewards.judge is not None and self._rewards.judge not in self.pool.agents:
             raise UserError(
                 f"rewards.judge is {self._rewards.judge!r}, but the pool holds "
@@ -288,7 +304,8 @@ class CoordinatorModule(LightningModule):
         The processes of a distributed run share the candidates, and all of them get all results: each has to
         call this. `stage` "train" takes the training selection, any other the evaluation's.
 
-        Raises UserError on every process where one of them does.
+        Raises UserError on every process where one of them does, and BudgetReachedError where the budget
+        allows no more trajectories.
         """
         ranks = Ranks.here()
         if 1 < len(thetas) < ranks.count:
@@ -302,6 +319,8 @@ class CoordinatorModule(LightningModule):
         draws = [Draw(self.seed, stage, generation, None if shared_draws else c) for c in candidates]
         # Task by task, so that what the engine keeps of a task's transcripts is used while it is there.
         jobs = [Job(task, c, draws[c]) for task in tasks for c in candidates]
+        if stage == "train":
+            self._meter.count_trajectories(len(jobs) // ranks.count)
         if ranks.count == 1:
             return self.run(self.coordinator, jobs, selection)
         mine = ranks.share([job.candidate for job in jobs])
@@ -338,7 +357,7 @@ class CoordinatorModule(LightningModule):
         `max_turns` overrides the episode's; `share` processes at work divide the limits on calls.
         """
         settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
-        calls = Calls(self.pool, self.concurrency, share)
+        calls = Calls(self._open(share), self.concurrency, share)
         if self._rewards.judge is not None:
             judge = list(self.pool.agents).index(self._rewards.judge)
             self._rewards.judge_by(calls.asker(judge, _JUDGE_DECODE))
@@ -349,11 +368,29 @@ class CoordinatorModule(LightningModule):
             self.coordinator.encoder.clip,
             selection,
         )
-        return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade))
+        return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade, self._finished))
+
+    def _finished(self, draw: Draw, result: Graded | Failure) -> None:
+        if self.journal is not None:
+            self.journal.add(draw, result)
+
+    def _open(self, share: int = 1) -> ReliablePool:
+        """The pool behind its cache, budget and retries; made once, when it is first needed."""
+        if self._calls_pool is None:
+            settings = self.cache_settings
+            replay = settings is not None and settings.mode == "replay"
+            if settings is not None:
+                self._cache = CompletionCache(settings.path, self.run_id, read_only=replay)
+            self._meter.share = share
+            self._calls_pool = ReliablePool(
+                self.pool, self._cache, replay=replay, meter=self._meter, share=share
+            )
+        return self._calls_pool
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Record what a bit-for-bit continuation also depends on."""
         checkpoint["trinity"] = self._conditions()
+        checkpoint["spent"] = {"run": self.run_id, "amounts": self._meter.state()}
 
     def _conditions(self) -> dict[str, int]:
         return {"torch_threads": torch.get_num_threads(), "seed": self.seed}
@@ -367,6 +404,7 @@ class CoordinatorModule(LightningModule):
                 f"The checkpoint holds parameters of shapes {theirs}, but this config makes {ours}; "
                 "use the config.yaml of the run that wrote it."
             )
+        self._go_on_spending(checkpoint.get("spent"))
         for name, ours_now in self._conditions().items():
             written = checkpoint["trinity"][name]
             if written != ours_now:
@@ -376,10 +414,25 @@ class CoordinatorModule(LightningModule):
                     stacklevel=1,
                 )
 
+    def _go_on_spending(self, spent: dict[str, Any] | None) -> None:
+        """The budget holds for the whole run: what was spent after the checkpoint is known from the cache."""
+        if spent is None:
+            return
+        self.run_id = spent["run"]
+        self._meter.load(spent["amounts"])
+        self._open()
+        if self._cache is not None:
+            self._cache.use_run(self.run_id)
+            self._meter.at_least(Spent(*self._cache.spent(self.run_id)))
+
     def close(self) -> None:
         """Let go of connections, processes and threads."""
-        self._runner.run(self.pool.aclose())
+        self._runner.run((self._calls_pool or self.pool).aclose())
         self._runner.close()
+        if self._cache is not None:
+            self._cache.close()
+        if self.journal is not None:
+            self.journal.close()
         self._rewards.close()
         if self._coordinator is not None:
             self._coordinator.close()

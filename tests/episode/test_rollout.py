@@ -1,6 +1,6 @@
 """S4: the loop of one trajectory with a mock LLM."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 from typing import Any
 
@@ -168,7 +168,8 @@ async def test_s4_reasoning_enters_no_transcript_and_no_answer(play: Any) -> Non
 async def test_s4_the_chosen_agent_is_asked_with_the_decode_parameters(play: Any) -> None:
     decode = DecodeParameters(max_tokens=7, temperature=0.3)
     played = await play([(2, W, "four"), (1, W, "five")], decode=decode, max_turns=2)
-    assert [(agent, used) for agent, _, used in played.pool.calls] == [(2, decode), (1, decode)]
+    named = replace(decode, sample="evaluation/0")
+    assert [(agent, used) for agent, _, used in played.pool.calls] == [(2, named), (1, named)]
 
 
 async def test_s4_a_lost_call_is_no_trajectory(play: Any) -> None:

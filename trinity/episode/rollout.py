@@ -1,7 +1,7 @@
 """One trajectory: from a task to a final answer, in at most K turns."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -82,6 +82,12 @@ class Draw:
     generation: int
     candidate: int | None = None
 
+    @property
+    def sample(self) -> str:
+        """Names one sample of a request at a temperature above 0: another one in each generation."""
+        shared = "" if self.candidate is None else f"/{self.candidate}"
+        return f"{self.stage}/{self.generation}{shared}"
+
     def uniform(self, task_id: str, turn: int, what: str) -> float:
         """The number in [0, 1) of one choice."""
         shared = -1 if self.candidate is None else self.candidate
@@ -112,6 +118,10 @@ class Trajectory:
     def calls(self) -> int:
         """Calls that were made for this trajectory."""
         return len(self._paid)
+
+    def served_by(self, source: str) -> int:
+        """Turns whose answer is "shared" with another trajectory's call, or from the "cache"."""
+        return sum(turn.completion.source == source for turn in self.turns)
 
     @property
     def _paid(self) -> list[Completion]:
@@ -174,7 +184,10 @@ class Rollout:
         else:
             role, role_p = named, 1.0
         messages = build_messages(role, task, transcript, thinker_names_role=self.settings.thinker_names_role)
-        completion = await self.calls.complete(agent, messages, self.settings.decode)
+        decode = self.settings.decode
+        if decode.temperature > 0:
+            decode = replace(decode, sample=draw.sample)
+        completion = await self.calls.complete(agent, messages, decode)
         shown = self.clip(completion.text, self.settings.max_output_tokens)
         judgement = parse_judgement(completion.text) if role is Role.VERIFIER else None
         return Turn(agent, role, completion, shown, judgement, agent_p, role_p)

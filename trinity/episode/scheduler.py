@@ -69,13 +69,21 @@ async def run_jobs(
     rollout: Rollout,
     jobs: Sequence[Job[TaskT]],
     grade: Callable[[TaskT, str | None], Awaitable[Grade]],
+    finished: Callable[[Draw, Graded | Failure], None] = lambda draw, result: None,
 ) -> list[Graded | Failure]:
     """Run all jobs at once, each in a task of its own that waits for no other; results in their order.
+
+    `finished` is told of each result as soon as it is there.
 
     Raises UserError as soon as one trajectory does; the others are then cancelled.
     """
 
     async def one(job: Job[TaskT]) -> Graded | Failure:
+        result = await play(job)
+        finished(job.draw, result)
+        return result
+
+    async def play(job: Job[TaskT]) -> Graded | Failure:
         try:
             trajectory = await rollout.run(job.task, job.candidate, job.draw)
             reward = (await grade(job.task, trajectory.answer)).reward

@@ -79,8 +79,15 @@ class Ledger:
             "completion_tokens": float(sum(path.completion_tokens for path in finished)),
             "cost_usd": self.cost,
             "calls": float(sum(path.calls for path in finished)),
-            "calls_shared": float(sum(len(path.turns) - path.calls for path in finished)),
+            "calls_shared": float(sum(path.served_by("shared") for path in finished)),
+            "calls_cached": float(sum(path.served_by("cache") for path in finished)),
             "cut_by_length": float(cut),
+            **{
+                f"cut_by_length/{a}": float(
+                    sum(t.completion.finish_reason == "length" for t in turns if t.agent == i)
+                )
+                for i, a in enumerate(agents)
+            },
             "trajectories/all": float(self.trajectories),
             "trajectories/right": float(self.right),
             "trajectories/wrong": float(self.wrong),

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypedDict
 
 from trinity.errors import UserError
 
@@ -17,12 +17,17 @@ class Message(TypedDict):
 
 @dataclass(frozen=True)
 class DecodeParameters:
-    """How an LLM samples. `reasoning_effort` None leaves the field out of the request."""
+    """How an LLM samples. `reasoning_effort` None leaves the field out of the request.
+
+    `sample` tells several samples of one request apart; it is not sent. A rollout sets it where the
+    temperature is above 0.
+    """
 
     max_tokens: int = 4096
     temperature: float = 0.0
     top_p: float = 1.0
     reasoning_effort: str | None = "minimal"
+    sample: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +35,10 @@ class Completion:
     """What came back from an LLM.
 
     `cost` is in US dollars, as the server states it. `source` is "shared" where another trajectory's
-    identical call was waited for, which then has the cost. Who paid is no part of what was said: neither
-    field counts when completions are compared. `finish_reason` "length" means that the answer was cut
-    by its own token limit: a result, not a failure. `reasoning` never enters a transcript.
+    identical call was waited for, which then has the cost, and "cache" where it was made before. Who paid is
+    no part of what was said: neither field counts when completions are compared. `finish_reason` "length"
+    means that the answer was cut by its own token limit: a result, not a failure. `reasoning` never enters a
+    transcript.
     """
 
     text: str
@@ -41,16 +47,68 @@ class Completion:
     cost: float = field(default=0.0, compare=False)
     finish_reason: Literal["stop", "length"] = "stop"
     reasoning: str = ""
-    source: Literal["call", "shared"] = field(default="call", compare=False)
+    source: Literal["call", "shared", "cache"] = field(default="call", compare=False)
 
 
 class InfrastructureError(Exception):
-    """No answer came back (network, server, quota): never a wrong answer, never scored 0."""
+    """No answer came back (network, server, quota): never a wrong answer, never scored 0.
 
-    def __init__(self, agent: str, cause: str) -> None:
+    `retry_after` is how many seconds the server asked to wait, where it did.
+    """
+
+    def __init__(self, agent: str, cause: str, retry_after: float | None = None) -> None:
         super().__init__(f"{agent}: {cause}")
         self.agent = agent
         self.cause = cause
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast one model may be asked; None is unlimited."""
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars for a million tokens."""
+
+    prompt: float
+    completion: float
+
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """US dollars for one call."""
+        return (self.prompt * prompt_tokens + self.completion * completion_tokens) / 1e6
+
+
+@dataclass(frozen=True)
+class RetrySettings:
+    """What is done about a call that brought no answer.
+
+    Args:
+        attempts: how often a request is made before its trajectory fails.
+        first_wait, longest_wait: seconds between attempts: doubled each time, with jitter. A server's
+            Retry-After counts if it is longer.
+        pause_after: a model that fails throughout for this many seconds pauses the run.
+        probe_every: while paused, the model is asked again every so many seconds.
+        give_up_after: a pause ends the run after so many seconds.
+    """
+
+    attempts: int = 8
+    first_wait: float = 1.0
+    longest_wait: float = 60.0
+    pause_after: float = 300.0
+    probe_every: float = 30.0
+    give_up_after: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or min(self.first_wait, self.longest_wait, self.probe_every) < 0:
+            raise UserError(
+                f"The retry options allow {self.attempts} attempts and waits of {self.first_wait}, "
+                f"{self.longest_wait} and {self.probe_every} s; give at least 1 attempt and no negative wait."
+            )
 
 
 class Pool(ABC):
@@ -65,6 +123,25 @@ class Pool(ABC):
     def limits(self) -> Sequence[int | None]:
         """The most calls in flight at once, by agent, for whoever makes the calls; None is unlimited."""
         return [None] * len(self.agents)
+
+    @property
+    def retry(self) -> RetrySettings | None:
+        """What is done about failing calls; None: nothing, as for a pool that makes none."""
+        return None
+
+    @property
+    def paces(self) -> Sequence[Pace]:
+        """How fast each agent may be asked."""
+        return [Pace()] * len(self.agents)
+
+    @property
+    def prices(self) -> Sequence[Price | None]:
+        """What each agent costs, where it is known before a call."""
+        return [None] * len(self.agents)
+
+    def identity(self, agent: int, decode: DecodeParameters) -> dict[str, Any]:
+        """All that decides an agent's answer beside the messages, for the key of a cache; plain values."""
+        return {"model": self.agents[agent], **asdict(decode)}
 
     @abstractmethod
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:

@@ -7,13 +7,24 @@ import ipaddress
 import math
 import os
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
+from trinity.pool.base import (
+    Completion,
+    DecodeParameters,
+    InfrastructureError,
+    Message,
+    Pace,
+    Pool,
+    Price,
+    RetrySettings,
+)
 
 # Statuses that no repetition mends, and what the user can do about each.
 _REFUSALS = {
@@ -25,6 +36,30 @@ _REFUSALS = {
 }
 _CREDENTIAL = re.compile(r"(?i)bearer\s+\S+|\bsk-[\w*.-]+")
 _THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|$)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ProviderSettings:
+    """OpenRouter's routing of one model, so that it stays one model.
+
+    Args:
+        order: the providers to try, by OpenRouter's names; None leaves it to OpenRouter.
+        allow_fallbacks: let others serve the request if these cannot.
+        require_parameters: only providers that know every parameter of the request.
+    """
+
+    order: list[str] | None = None
+    allow_fallbacks: bool = False
+    require_parameters: bool = True
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """OpenRouter's `provider` object."""
+        named = {} if self.order is None else {"order": self.order}
+        return named | {
+            "allow_fallbacks": self.allow_fallbacks,
+            "require_parameters": self.require_parameters,
+        }
 
 
 @dataclass(frozen=True)
@@ -40,7 +75,10 @@ class ModelConfig:
         api_key_variable: name of the environment variable that holds the key; default: the provider's name in
             capitals and `_API_KEY` (`OPENROUTER_API_KEY`), or no key if `api_base` is on this machine.
         max_tokens: in place of the decode parameters' for this model.
-        extra_body: further fields of the request's body, e.g. OpenRouter's `provider`.
+        extra_body: further fields of the request's body.
+        provider: which of OpenRouter's providers may serve the model.
+        pace: requests and tokens a minute.
+        price: US dollars for a million tokens, for budgets and `--dry_run`; costs are the server's statement.
     """
 
     model: str
@@ -50,6 +88,9 @@ class ModelConfig:
     api_key_variable: str | None = None
     max_tokens: int | None = None
     extra_body: dict[str, Any] | None = None
+    provider: ProviderSettings | None = None
+    pace: Pace = Pace()  # noqa: RUF009 - frozen
+    price: Price | None = None
 
     @property
     def label(self) -> str:
@@ -83,9 +124,15 @@ class LiteLLMPool(Pool):
     Args:
         models: the LLMs, in the order of the head's logits.
         timeout: seconds that one call may take in all.
+        retry: what whoever makes the calls (`trinity.pool.reliable`) does about those that fail.
     """
 
-    def __init__(self, models: list[ModelConfig], timeout: float = 600.0) -> None:
+    def __init__(
+        self,
+        models: list[ModelConfig],
+        timeout: float = 600.0,
+        retry: RetrySettings = RetrySettings(),  # noqa: B008 - frozen
+    ) -> None:
         for config in models:
             if config.concurrency < 1:
                 raise UserError(f"{config.label} has concurrency {config.concurrency}: give at least 1.")
@@ -93,6 +140,7 @@ class LiteLLMPool(Pool):
             raise UserError(f"The pool's timeout is {timeout} s: give a positive number of seconds.")
         self._models = list(models)
         self._timeout = timeout
+        self._retry = retry
 
     @property
     def agents(self) -> Sequence[str]:
@@ -103,6 +151,29 @@ class LiteLLMPool(Pool):
     def limits(self) -> Sequence[int]:
         """The models' `concurrency`."""
         return [config.concurrency for config in self._models]
+
+    @property
+    def retry(self) -> RetrySettings:
+        """As given."""
+        return self._retry
+
+    @property
+    def paces(self) -> Sequence[Pace]:
+        """The models' `pace`."""
+        return [config.pace for config in self._models]
+
+    @property
+    def prices(self) -> Sequence[Price | None]:
+        """The models' `price`."""
+        return [config.price for config in self._models]
+
+    def identity(self, agent: int, decode: DecodeParameters) -> dict[str, Any]:
+        """The request without messages, keys and addresses."""
+        request = self._request(self._models[agent], [], decode)
+        local = ("messages", "api_base", "timeout", "num_retries", "max_retries", "allowed_openai_params")
+        return {name: value for name, value in request.items() if name not in local} | {
+            "sample": decode.sample
+        }
 
     def check(self) -> None:
         """Raises UserError for an unusable list of models, a name without provider, or a missing key."""
@@ -161,8 +232,9 @@ class LiteLLMPool(Pool):
             request["reasoning_effort"] = decode.reasoning_effort
             # Else LiteLLM refuses the field for models that its own table does not list.
             request["allowed_openai_params"] = ["reasoning_effort"]
-        if config.extra_body:
-            request["extra_body"] = config.extra_body
+        provider = {} if config.provider is None else {"provider": config.provider.fields}
+        if body := {**provider, **(config.extra_body or {})}:
+            request["extra_body"] = body
         return request
 
     def _failure(self, config: ModelConfig, error: Exception) -> Exception:
@@ -180,7 +252,7 @@ class LiteLLMPool(Pool):
         if "Timeout" in kind:
             return InfrastructureError(config.label, "timeout")
         if isinstance(status, int) and status >= 400:
-            return InfrastructureError(config.label, f"{kind} (status {status})")
+            return InfrastructureError(config.label, f"{kind} (status {status})", _retry_after(error))
         return InfrastructureError(config.label, f"{kind} (unreadable response)")
 
     def _redact(self, text: str) -> str:
@@ -200,6 +272,19 @@ def _litellm() -> Any:
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
     return litellm
+
+
+def _retry_after(error: Exception) -> float | None:
+    """The seconds of a Retry-After header (RFC 9110, 10.2.3: a number or a date), if there is one."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    stated = str(headers.get("retry-after", "")).strip()
+    if re.fullmatch(r"\d{1,6}(\.\d+)?", stated):
+        return float(stated)
+    try:
+        date = parsedate_to_datetime(stated)
+    except ValueError:
+        return None
+    return max(0.0, date.timestamp() - time.time())
 
 
 def _check_provider(config: ModelConfig) -> None:

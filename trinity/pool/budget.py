@@ -1,0 +1,135 @@
+"""What a run may spend, checked before a call leaves."""
+
+import asyncio
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trinity.errors import UserError
+from trinity.pool.base import Completion
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that a run may spend, resumed parts included; None is unlimited.
+
+    Args:
+        usd: dollars. A call leaves only if what it may cost at most still fits: by the model's price and
+            token limit where the pool gives a price, else by the dearest call of the model so far.
+        calls: requests that were answered; answers from the cache do not count.
+        tokens: prompt and completion tokens of these.
+        trajectories: of training.
+    """
+
+    usd: float | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    trajectories: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in asdict(self).items():
+            if limit is not None and limit <= 0:
+                raise UserError(f"budget.{name} is {limit}, but must be above 0; raise it, or leave it out.")
+
+
+class BudgetReachedError(UserError):
+    """The run ends in order, at its last complete generation."""
+
+
+@dataclass
+class Spent:
+    """What has been spent."""
+
+    usd: float = 0.0
+    calls: int = 0
+    tokens: int = 0
+    trajectories: int = 0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.usd + other.usd,
+            self.calls + other.calls,
+            self.tokens + other.tokens,
+            self.trajectories + other.trajectories,
+        )
+
+    def __neg__(self) -> "Spent":
+        return Spent(-self.usd, -self.calls, -self.tokens, -self.trajectories)
+
+    @property
+    def values(self) -> tuple[float, int, int, int]:
+        """In the order of the fields."""
+        return self.usd, self.calls, self.tokens, self.trajectories
+
+
+class Meter:
+    """Keeps to a budget: what is under way is reserved, so that no two calls can pass on the same rest.
+
+    Args:
+        budget: the limits.
+        share: how many processes share them; each keeps to its part.
+    """
+
+    def __init__(self, budget: Budget, share: int = 1) -> None:
+        self._budget = budget
+        self.share = share
+        self.spent = Spent()
+        self._reserved = Spent()
+        self._changed = asyncio.Condition()
+
+    async def reserve(self, most: Spent) -> None:
+        """Set aside what a call may take; waits where only calls under way stand against it.
+
+        Raises BudgetReachedError where it does not fit whatever they turn out to cost.
+        """
+        async with self._changed:
+            while (limit := self._exceeded(self.spent + self._reserved + most)) is not None:
+                if self._exceeded(self.spent + most) is not None:
+                    raise self._reached(limit)
+                await self._changed.wait()
+            self._reserved = self._reserved + most
+
+    async def settle(self, most: Spent, completion: Completion | None) -> None:
+        """Replace what was set aside by what was spent; None: by nothing."""
+        async with self._changed:
+            self._reserved = self._reserved + -most
+            if completion is not None:
+                tokens = completion.prompt_tokens + completion.completion_tokens
+                self.spent = self.spent + Spent(completion.cost, 1, tokens)
+            self._changed.notify_all()
+
+    def count_trajectories(self, count: int) -> None:
+        """Count so many more trajectories. Raises BudgetReachedError if they are not allowed."""
+        more = self.spent + Spent(trajectories=count)
+        limit = self._budget.trajectories
+        if limit is not None and more.trajectories > limit / self.share:
+            raise self._reached("trajectories")
+        self.spent = more
+
+    def _exceeded(self, spent: Spent) -> str | None:
+        limits = asdict(self._budget)
+        for name, value in zip(limits, spent.values, strict=True):
+            if limits[name] is not None and value > limits[name] / self.share + 1e-12:
+                return name
+        return None
+
+    def _reached(self, name: str) -> BudgetReachedError:
+        limit = asdict(self._budget)[name]
+        used = asdict(self.spent)[name]
+        return BudgetReachedError(
+            f"The budget is used up: {used:g} of {limit:g} {name}; the run ends at its last complete "
+            f"generation, raise budget.{name} and go on with --ckpt_path."
+        )
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return asdict(self.spent)
+
+    def at_least(self, known: Spent) -> None:
+        """Raise what was spent to what is known from elsewhere."""
+        pairs = zip(self.spent.values, known.values, strict=True)
+        usd, calls, tokens, trajectories = (max(mine, theirs) for mine, theirs in pairs)
+        self.spent = Spent(usd, int(calls), int(tokens), int(trajectories))
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.spent = Spent(**state)

@@ -1,0 +1,143 @@
+"""A pool whose calls are kept, paced, retried and counted."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from trinity.errors import UserError
+from trinity.pool.base import Completion, DecodeParameters, Message, Pool
+from trinity.pool.budget import Meter, Spent
+from trinity.pool.cache import Store, request_of
+from trinity.pool.circuit import Circuit
+from trinity.pool.pacing import Pacer
+
+_LAST_WAIT = 120.0
+_CHARACTERS_A_TOKEN = 3.0  # on the safe side for English; other scripts take more tokens
+
+
+class ReliablePool(Pool):
+    """What stands between trajectories and a pool: the cache first, then budget, pace, and patience.
+
+    Args:
+        pool: answers.
+        store: keeps what it answered; None keeps nothing.
+        replay: never call the pool: what the store lacks is a UserError.
+        meter: keeps to a budget; None has none.
+        share: how many processes share the pool's paces.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        store: Store | None = None,
+        *,
+        replay: bool = False,
+        meter: Meter | None = None,
+        share: int = 1,
+    ) -> None:
+        self._pool = pool
+        self._store = store
+        self._replay = replay
+        self._meter = meter
+        self._pacers = [Pacer(pace, share) for pace in pool.paces]
+        retry = pool.retry
+        self._circuits = [Circuit(name, retry) if retry is not None else None for name in pool.agents]
+        self._dearest = [0.0] * len(pool.agents)
+        self._under_way: set[asyncio.Task[Completion]] = set()
+
+    @property
+    def agents(self) -> Sequence[str]:
+        """The pool's."""
+        return self._pool.agents
+
+    @property
+    def limits(self) -> Sequence[int | None]:
+        """The pool's."""
+        return self._pool.limits
+
+    def identity(self, agent: int, decode: DecodeParameters) -> dict[str, Any]:
+        """The pool's."""
+        return self._pool.identity(agent, decode)
+
+    def check(self) -> None:
+        """The pool's, unless it is never called."""
+        if self._replay:
+            super().check()
+        else:
+            self._pool.check()
+
+    async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        """See `Pool.complete`. Raises UserError, too, where the budget or the patience is used up."""
+        if self._store is None:
+            return await self._called(agent, messages, decode)
+        key, _ = request_of(self._pool, agent, messages, decode)
+        known = self._store.get(key)
+        if known is not None:
+            return known
+        if self._replay:
+            raise UserError(
+                f"The cache to replay holds no answer of {self.agents[agent]} to "
+                f"{messages[-1]['content'][:60]!r}…: replay the config and seed that were recorded, or set "
+                "cache.mode to read_write."
+            )
+        return await self._called(agent, messages, decode)
+
+    async def _called(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        most = self._most(agent, messages, decode)
+        if self._meter is not None:
+            await self._meter.reserve(most)
+        completion: Completion | None = None
+        try:
+            completion = await self._patiently(agent, messages, decode, most.tokens)
+            self._dearest[agent] = max(self._dearest[agent], completion.cost)
+            return completion
+        finally:
+            if self._meter is not None:
+                await self._meter.settle(most, completion)
+
+    async def _patiently(
+        self, agent: int, messages: Sequence[Message], decode: DecodeParameters, expected: int
+    ) -> Completion:
+        pacer, circuit = self._pacers[agent], self._circuits[agent]
+
+        async def request() -> Completion:
+            await pacer.admit(expected)
+            # Shielded: whoever waits may be cancelled, but what has been asked for is paid for, and kept.
+            task = asyncio.ensure_future(self._kept(agent, messages, decode))
+            self._under_way.add(task)
+            task.add_done_callback(self._landed)
+            completion = await asyncio.shield(task)
+            pacer.settle(expected, completion.prompt_tokens + completion.completion_tokens)
+            return completion
+
+        return await (request() if circuit is None else circuit.call(request))
+
+    async def _kept(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        completion = await self._pool.complete(agent, messages, decode)
+        if self._store is not None:
+            self._store.put(*request_of(self._pool, agent, messages, decode), completion)
+        return completion
+
+    def _landed(self, task: "asyncio.Task[Completion]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # where nobody waits any more, nobody asks for it either
+
+    def _most(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Spent:
+        """What a call may take at most, as far as it can be known before it."""
+        prompt = int(sum(len(message["content"]) for message in messages) / _CHARACTERS_A_TOKEN) + 16
+        longest = int(self._pool.identity(agent, decode).get("max_tokens", decode.max_tokens))
+        price = self._pool.prices[agent]
+        usd = self._dearest[agent] if price is None else price.of(prompt, longest)
+        return Spent(usd=usd, calls=1, tokens=prompt + longest)
+
+    async def aclose(self) -> None:
+        """Wait for answers under way, which are paid for and kept, then close the pool's connections."""
+        if self._under_way and self._store is not None:
+            print(
+                f"Waiting for {len(self._under_way)} answers under way, to keep them (Ctrl-C: drop them).",
+                file=sys.stderr,
+            )
+            await asyncio.wait(self._under_way, timeout=_LAST_WAIT)
+        await self._pool.aclose()
