@@ -10,7 +10,7 @@ CALL = Spent(usd=0.1, calls=1, tokens=100)
 
 
 async def spend(meter: Meter, most: Spent, completion: Completion | None) -> None:
-    await meter.reserve(most)
+    await meter.reserve(lambda: most)
     await asyncio.sleep(0)
     await meter.settle(most, completion)
 

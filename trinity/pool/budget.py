@@ -1,11 +1,15 @@
 """What a run may spend, checked before a call leaves."""
 
 import asyncio
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from trinity.errors import UserError
 from trinity.pool.base import Completion
+
+_LEAST = 1e-9  # dollars
 
 
 @dataclass(frozen=True)
@@ -14,7 +18,8 @@ class Budget:
 
     Args:
         usd: dollars. A call leaves only if what it may cost at most still fits: by the model's price and
-            token limit where the pool gives a price, else by the dearest call of the model so far.
+            token limit where the pool gives a price, else by the dearest call of the model so far, of which
+            the first goes alone.
         calls: requests that were answered; answers from the cache do not count.
         tokens: prompt and completion tokens of these.
         trajectories: of training.
@@ -76,17 +81,30 @@ class Meter:
         self._reserved = Spent()
         self._changed = asyncio.Condition()
 
-    async def reserve(self, most: Spent) -> None:
-        """Set aside what a call may take; waits where only calls under way stand against it.
+    async def reserve(self, most: Callable[[], Spent]) -> Spent:
+        """Set aside what a call may take, and say what was; waits where only calls under way are in its way.
 
-        Raises BudgetReachedError where it does not fit whatever they turn out to cost.
+        `most` says what it may take, as far as it is known by then. Infinite dollars, of a call that nobody knows the price of, take all that is left.
+        Raises BudgetReachedError where it does not fit whatever those under way turn out to cost.
         """
         async with self._changed:
-            while (limit := self._exceeded(self.spent + self._reserved + most)) is not None:
-                if self._exceeded(self.spent + most) is not None:
+            while True:
+                taken = self._known(most())
+                limit = self._exceeded(self.spent + self._reserved + taken)
+                if limit is None:
+                    self._reserved = self._reserved + taken
+                    return taken
+                if self._exceeded(self.spent + taken) is not None:
                     raise self._reached(limit)
                 await self._changed.wait()
-            self._reserved = self._reserved + most
+
+    def _known(self, most: Spent) -> Spent:
+        """Dollars that are not infinite: the whole rest, or a little more than nothing if it is none."""
+        if math.isfinite(most.usd):
+            return most
+        limit = self._budget.usd
+        rest = 0.0 if limit is None else limit / self.share - self.spent.usd
+        return replace(most, usd=rest if limit is None or rest > 0 else _LEAST)
 
     async def settle(self, most: Spent, completion: Completion | None) -> None:
         """Replace what was set aside by what was spent; None: by nothing."""

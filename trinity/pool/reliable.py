@@ -1,6 +1,7 @@
 """A pool whose calls are kept, paced, retried and counted."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +44,7 @@ class ReliablePool(Pool):
         self._pacers = [Pacer(pace, share) for pace in pool.paces]
         retry = pool.retry
         self._circuits = [Circuit(name, retry) if retry is not None else None for name in pool.agents]
-        self._dearest = [0.0] * len(pool.agents)
+        self._dearest: list[float | None] = [None] * len(pool.agents)
         self._under_way: set[asyncio.Task[Completion]] = set()
 
     @property
@@ -86,11 +87,11 @@ class ReliablePool(Pool):
     async def _called(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         most = self._most(agent, messages, decode)
         if self._meter is not None:
-            await self._meter.reserve(most)
+            most = await self._meter.reserve(lambda: self._most(agent, messages, decode))
         completion: Completion | None = None
         try:
             completion = await self._patiently(agent, messages, decode, most.tokens)
-            self._dearest[agent] = max(self._dearest[agent], completion.cost)
+            self._dearest[agent] = max(self._dearest[agent] or 0.0, completion.cost)
             return completion
         finally:
             if self._meter is not None:
@@ -129,8 +130,8 @@ class ReliablePool(Pool):
         prompt = int(sum(len(message["content"]) for message in messages) / _CHARACTERS_A_TOKEN) + 16
         longest = int(self._pool.identity(agent, decode).get("max_tokens", decode.max_tokens))
         price = self._pool.prices[agent]
-        usd = self._dearest[agent] if price is None else price.of(prompt, longest)
-        return Spent(usd=usd, calls=1, tokens=prompt + longest)
+        known = self._dearest[agent] if price is None else price.of(prompt, longest)
+        return Spent(usd=math.inf if known is None else known, calls=1, tokens=prompt + longest)
 
     async def aclose(self) -> None:
         """Wait for answers under way, which are paid for and kept, then close the pool's connections."""
