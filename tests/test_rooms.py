@@ -17,7 +17,7 @@ ALLOWED = {
     "optimizers": set[str](),
     "episode": {"trinity.pool.base"},
     "objectives": {"trinity.optimizers.base", "trinity.tasks.task", "trinity.episode."},
-    "evaluation": {"trinity.tasks.task", "trinity.episode."},
+    "evaluation": {"trinity.tasks.task", "trinity.episode.", "trinity.pool.base"},
 }
 ROOMS = {f"trinity.{room}." for room in ALLOWED}
 # The single modules above or below the rooms.

@@ -25,6 +25,7 @@ from callbacks.progress import GenerationProgress
 from callbacks.uniform import UniformPolicyCheck
 from trinity.data import TaskDataModule
 from trinity.errors import UserError
+from trinity.evaluation.forecast import Forecast, Part
 from trinity.evaluation.protocol import Evaluation, EvaluationSettings, compare
 from trinity.evaluation.report import Report
 from trinity.evaluation.statistics import detectable_difference
@@ -83,6 +84,9 @@ class TrinityCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Beside Lightning's own: the run's name, the evaluation, and the standard callbacks' options."""
         parser.add_argument("--name", type=str, default="run", help="Name of the run's folder below logs/.")
+        parser.add_argument(
+            "--dry_run", action="store_true", help="Say what the run would cost, and call nobody."
+        )
         parser.add_argument("--evaluation", type=EvaluationSettings, default=EvaluationSettings())
         parser.link_arguments("seed_everything", "model.seed", compute_fn=int)
         parser.link_arguments("seed_everything", "data.seed", compute_fn=int)
@@ -113,6 +117,9 @@ class TrinityCLI(LightningCLI):
         )
         console.print(f"Run folder: {self.folder}")
         self._check_options()
+        if self._get(self.config, "dry_run"):
+            self._print_forecast(console)
+            sys.exit(0)
         self.model.prepare(self.datamodule)
         console.print(self.model.layout.describe())
         if self.trainer.is_global_zero:
@@ -129,6 +136,31 @@ class TrinityCLI(LightningCLI):
         path = self._get(self.config, "ckpt_path")
         if path is not None and not Path(path).is_file():
             raise UserError(f"--ckpt_path is {str(path)!r}, but there is no such file; give a last.ckpt.")
+
+    def _print_forecast(self, console: Console) -> None:
+        model, splits, trainer = self.model, self.datamodule.splits, self.trainer
+        model.configure_model()
+        optimizer = model.configure_optimizers()
+        candidates = getattr(optimizer, "population_size", 1)
+        turns, steps, agents = model.episode.max_turns, max(trainer.max_steps, 0), len(model.pool.agents)
+        every = trainer.check_val_every_n_epoch or 1
+        settings = self._settings()
+        parts = [
+            Part("training", steps * candidates * self.datamodule.minibatch_size, turns),
+            Part("validation", steps // every * len(splits.validation), turns),
+            Part("single models", agents * len(splits.test), 1),
+            Part("trained, initial, random", 3 * len(splits.test), turns),
+        ]
+        if settings.measure_disagreement:
+            parts.append(Part("disagreement", agents * len(splits.train), 1))
+        queries = [len(task.query) for task in (*splits.train, *splits.validation, *splits.test)]
+        mean = sum(queries) / max(len(queries), 1)
+        wide = Console(
+            highlight=False, soft_wrap=True, markup=False, width=None if console.is_terminal else _TABLE_WIDTH
+        )
+        Forecast(parts, model.episode, mean, model.pool.prices).print(wide)
+        if settings.controls:
+            console.print("Not counted: evaluation.controls, which plays thousands of trajectories more.")
 
     def _print_power(self, console: Console) -> None:
         measured = self._settings().measure_disagreement

@@ -84,7 +84,8 @@ class Meter:
     async def reserve(self, most: Callable[[], Spent]) -> Spent:
         """Set aside what a call may take, and say what was; waits where only calls under way are in its way.
 
-        `most` says what it may take, as far as it is known by then. Infinite dollars, of a call that nobody knows the price of, take all that is left.
+        `most` says what it may take, as far as it is known by then. Infinite dollars, of a call that nobody
+        knows the price of, take all that is left.
         Raises BudgetReachedError where it does not fit whatever those under way turn out to cost.
         """
         async with self._changed:
