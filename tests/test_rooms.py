@@ -29,6 +29,7 @@ ALLOWED_MODULES = {
     "module": ROOMS | {"trinity.data", "trinity.ranks"},
     "grading": ROOMS,
     "caching": ROOMS,
+    "local_servers": set[str](),
     "cli": ROOMS | {"trinity.data", "trinity.module", "callbacks."},
 }
 INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"

@@ -1,9 +1,9 @@
 """20,000 calls of the real LiteLLM client to a faulty server on loopback: none lost, bounded memory.
 
-`python tests/benchmarks/soak.py [calls]`; the last line is one JSON object; exits 1 where an answer is missing
-or wrong, was paid for twice, or where the last three quarters of the calls needed over 100 MiB more than the
-first. One request in five meets a fault (tests/fake_openrouter.py lists them). The server runs in a process of
-its own, so that the memory is the client's. A second pass has to be answered by the cache alone.
+`python tests/benchmarks/soak.py [calls]`; the last line is one JSON object; exits 1 where an answer is
+missing or wrong, was paid for twice, or where the last three quarters of the calls needed over 100 MiB more
+than the first. One request in five meets a fault (tests/fake_openrouter.py lists them). The server runs in a
+process of its own, so that the memory is the client's. A second pass has to be answered by the cache alone.
 """
 
 import asyncio
