@@ -54,6 +54,17 @@ def test_export_and_import_are_a_round_trip(cache, tmp_path, capsys, name):
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_an_export_may_leave_out_what_was_asked(cache, tmp_path):
+    target, other = tmp_path / "x.jsonl", str(tmp_path / "other.sqlite")
+    main(["export", cache, str(target), "--without_messages"])
+    assert "0?" not in target.read_text()
+    main(["import", other, str(target)])
+    keys = [row["key"] for row in CompletionCache(cache).rows()]
+    assert [CompletionCache(other).get(key) for key in keys] == [
+        CompletionCache(cache).get(key) for key in keys
+    ]
+
+
 def test_prune_removes_a_model(cache, capsys):
     main(["prune", cache, "--model", "a"])
     assert "2 answers removed" in capsys.readouterr().out

@@ -43,6 +43,8 @@ def _export(options: Any) -> None:
     try:
         with gzip.open(part, "wt") if target.suffix == ".gz" else part.open("w") as file:
             for row in cache.rows():
+                if options.without_messages:
+                    row["request"].pop("messages", None)
                 file.write(json.dumps(row) + "\n")
                 count += 1
         part.replace(target)
@@ -96,7 +98,11 @@ def _parser() -> ArgumentParser:
     stats = command("Answers, tokens and dollars, by model.")
     stats.add_argument("--json", action="store_true", help="A list of objects on standard output.")
     commands.add_subcommand("stats", stats)
-    commands.add_subcommand("export", command("Write all answers, for others to replay.", file=True))
+    export = command("Write all answers, for others to replay.", file=True)
+    export.add_argument(
+        "--without_messages", action="store_true", help="Leave out what was asked; keys are enough to replay."
+    )
+    commands.add_subcommand("export", export)
     commands.add_subcommand("import", command("Take in answers that somebody exported.", file=True))
     prune = command("Remove answers of a model, or older than a date.")
     prune.add_argument("--model", type=str | None, default=None, help="The model, as stats shows it.")

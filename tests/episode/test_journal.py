@@ -24,6 +24,7 @@ def test_a_failure_is_a_line_at_once(tmp_path):
             "generation": 3,
             "candidate": 2,
             "task": "t7",
+            "cost_usd": 0.0,
             "failure": {"agent": "m", "cause": "timeout"},
         }
     ]

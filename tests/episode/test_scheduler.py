@@ -211,6 +211,17 @@ async def test_an_infrastructure_failure_is_a_result_without_a_reward() -> None:
     assert [r for r in found if isinstance(r, Graded)] == [r for r in healthy if r.task_id != "t3"]
 
 
+async def test_a_failure_has_the_cost_of_the_turns_before_it() -> None:
+    def fails(agent: int, text: str) -> Exception | None:
+        return InfrastructureError("x", "timeout") if text.count("=== Turns so far") else None
+
+    found = await run(ShuffledPool(0, fails))
+    lost = [result for result in found if isinstance(result, Failure)]
+    shared = sum(result.cost == 0 for result in lost)
+    assert lost and sum(result.cost for result in lost) == pytest.approx(0.1 * (len(lost) - shared))
+    assert shared < len(lost)
+
+
 async def test_a_user_error_surfaces_as_itself_and_ends_the_rest() -> None:
     def fails(agent: int, text: str) -> Exception | None:
         return UserError("no such model") if "question 3" in text else None

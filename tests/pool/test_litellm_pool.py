@@ -19,7 +19,7 @@ from jsonargparse import ArgumentParser
 
 from trinity.errors import UserError
 from trinity.pool.base import DecodeParameters, InfrastructureError, Message, Pool
-from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig
+from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig, ProviderSettings
 
 KEY = "sk-or-v1-0123456789abcdef"
 MESSAGES: list[Message] = [{"role": "system", "content": "You work."}, {"role": "user", "content": "1 + 1?"}]
@@ -441,3 +441,31 @@ print(json.dumps([late, get_model_cost_map_source_info()["is_env_forced"]]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (json.loads(done.stdout), done.stderr) == ([True, True], "")
+
+
+async def test_usage_that_is_stated_twice_counts_once(server, make, model):
+    body = json.dumps(chat())
+    usage = json.dumps({"usage": chat()["usage"]})[1:-1]
+    server.returns(f"{body[:-1]}, {usage}}}")
+    completion = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.prompt_tokens, completion.completion_tokens, completion.cost) == (7, 5, 0.00123)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("17", 17.0), ("0.5", 0.5), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), ("", None)],
+)
+async def test_what_a_server_asks_to_wait_is_known(server, make, model, header, seconds):
+    async def busy(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.json_response({"error": {"message": "slow"}}, status=429, headers={"Retry-After": header})
+
+    server.respond = busy
+    with pytest.raises(InfrastructureError) as caught:
+        await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert caught.value.retry_after == seconds
+
+
+async def test_a_provider_is_pinned_in_the_request(server, make, model):
+    await make(model, provider=ProviderSettings(order=["a", "b"])).complete(0, MESSAGES, DecodeParameters())
+    pinned = {"order": ["a", "b"], "allow_fallbacks": False, "require_parameters": True}
+    assert server.bodies[0]["provider"] == pinned

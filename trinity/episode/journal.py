@@ -60,6 +60,7 @@ def _entry(result: Graded | Failure) -> dict[str, Any]:
         return {
             "candidate": result.candidate,
             "task": result.task_id,
+            "cost_usd": result.cost,
             "failure": {"agent": result.agent, "cause": result.cause},
         }
     path = result.trajectory

@@ -15,7 +15,7 @@ from trinity.episode.roles import Role
 from trinity.episode.transcript import RouterView, Transcript, Turn
 from trinity.episode.verdict import Verdict, parse_judgement
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters
+from trinity.pool.base import Completion, DecodeParameters, InfrastructureError
 
 RoleName = Literal["thinker", "worker", "verifier"]
 StopReason = Literal["accepted", "turns", "verifier_first"]
@@ -155,11 +155,18 @@ class Rollout:
     selection: Selection
 
     async def run(self, task: RolloutTask, candidate: int, draw: Draw) -> Trajectory:
-        """One trajectory. Raises InfrastructureError where an LLM's answer could not be had."""
+        """One trajectory.
+
+        Raises InfrastructureError where an LLM's answer could not be had, with the cost of those before it.
+        """
         transcript = Transcript(task.query)
         stop: StopReason = "turns"
         while len(transcript.turns) < self.settings.max_turns:
-            turn = await self._turn(task, transcript, candidate, draw)
+            try:
+                turn = await self._turn(task, transcript, candidate, draw)
+            except InfrastructureError as error:
+                error.cost = sum(turn.completion.cost for turn in transcript.turns)
+                raise
             has_worker = transcript.last_worker() is not None
             transcript.turns.append(turn)
             if turn.role is Role.VERIFIER and not has_worker and self.settings.verifier_first == "end":

@@ -51,12 +51,13 @@ class Graded:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trajectory that could not be finished; it has no reward."""
+    """A trajectory that could not be finished; it has no reward. `cost` is what it cost all the same."""
 
     candidate: int
     task_id: str
     agent: str
     cause: str
+    cost: float = 0.0
 
 
 def most_common(failures: Sequence[Failure]) -> str:
@@ -86,9 +87,12 @@ async def run_jobs(
     async def play(job: Job[TaskT]) -> Graded | Failure:
         try:
             trajectory = await rollout.run(job.task, job.candidate, job.draw)
+        except InfrastructureError as error:
+            return Failure(job.candidate, job.task.id, error.agent, error.cause, error.cost)
+        try:
             reward = (await grade(job.task, trajectory.answer)).reward
-        except InfrastructureError as error:  # of a turn's call, or of the call of an LLM that judges
-            return Failure(job.candidate, job.task.id, error.agent, error.cause)
+        except InfrastructureError as error:  # of the call of an LLM that judges
+            return Failure(job.candidate, job.task.id, error.agent, error.cause, trajectory.cost)
         return Graded(trajectory, reward)
 
     try:

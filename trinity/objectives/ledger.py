@@ -24,6 +24,7 @@ class Ledger:
     kept: list[Graded]
     lost: list[Graded]
     failures: Counter[tuple[str, str]]
+    failed_cost: float = 0.0
 
     @property
     def dropped(self) -> int:
@@ -52,8 +53,9 @@ class Ledger:
 
     @property
     def cost(self) -> float:
-        """What all finished trajectories cost, in US dollars."""
-        return sum(graded.trajectory.cost for graded in (*self.kept, *self.lost))
+        """What all trajectories cost, failed ones included, in US dollars."""
+        finished = sum(graded.trajectory.cost for graded in (*self.kept, *self.lost))
+        return finished + self.failed_cost
 
     def fitness(self, candidates: int) -> Tensor:
         """Mean reward of each candidate over the kept tasks, shape (candidates,), float32."""
@@ -112,7 +114,7 @@ def account(results: Sequence[Graded | Failure], max_dropped_share: float) -> Le
     finished = [result for result in results if isinstance(result, Graded)]
     kept = [graded for graded in finished if graded.task_id not in failed_tasks]
     lost = [graded for graded in finished if graded.task_id in failed_tasks]
-    ledger = Ledger(kept, lost, Counter((f.agent, f.cause) for f in failed))
+    ledger = Ledger(kept, lost, Counter((f.agent, f.cause) for f in failed), sum(f.cost for f in failed))
     if ledger.dropped > max_dropped_share * len(results) or not kept:
         raise UserError(
             f"{ledger.dropped} of {len(results)} trajectories were lost to infrastructure failures "

@@ -53,7 +53,8 @@ class Completion:
 class InfrastructureError(Exception):
     """No answer came back (network, server, quota): never a wrong answer, never scored 0.
 
-    `retry_after` is how many seconds the server asked to wait, where it did.
+    `retry_after` is how many seconds the server asked to wait, where it did. `cost` is what the trajectory
+    that ends by this had cost until then, in US dollars.
     """
 
     def __init__(self, agent: str, cause: str, retry_after: float | None = None) -> None:
@@ -61,6 +62,7 @@ class InfrastructureError(Exception):
         self.agent = agent
         self.cause = cause
         self.retry_after = retry_after
+        self.cost = 0.0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -15,6 +16,7 @@ from trinity.pool.base import Completion, DecodeParameters, Message, Pool
 CacheMode = Literal["read_write", "replay"]
 
 _BUSY_SECONDS = 60.0
+_KEY = re.compile(r"[0-9a-f]{64}")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS completions (
     key TEXT PRIMARY KEY,
@@ -242,6 +244,8 @@ def checked(where: str, row: dict[str, Any]) -> tuple[str, Request, dict[str, An
             f'{where} is no exported completion: it needs "request" and "completion" as trinity-cache export '
             "writes them."
         )
+    if "messages" not in request and _KEY.fullmatch(str(row.get("key"))):
+        return str(row["key"]), request, {name: kept[name] for name in _KEPT}  # taken at its word
     key = key_of(request)
     if row.get("key", key) != key:
         raise UserError(f"{where}: the key is not that of its request; export it anew, or drop the key.")
