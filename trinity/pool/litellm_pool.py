@@ -276,7 +276,9 @@ def _litellm() -> Any:
 
 def _retry_after(error: Exception) -> float | None:
     """The seconds of a Retry-After header (RFC 9110, 10.2.3: a number or a date), if there is one."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    # Where LiteLLM keeps a response's headers depends on the provider.
+    headers = getattr(error, "litellm_response_headers", None) or {}
+    headers = headers or getattr(getattr(error, "response", None), "headers", None) or {}
     stated = str(headers.get("retry-after", "")).strip()
     if re.fullmatch(r"\d{1,6}(\.\d+)?", stated):
         return float(stated)
