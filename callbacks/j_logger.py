@@ -57,10 +57,12 @@ class JLogger(Callback):
     def _write(self, path: Path) -> None:
         columns = list(dict.fromkeys(column for row in self.rows for column in row))
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
+        part = path.with_name(path.name + ".part")  # a full disk leaves the file of before
+        with part.open("w", newline="") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(self.rows)
+        part.replace(path)
 
     def state_dict(self) -> dict[str, Any]:
         """The history."""

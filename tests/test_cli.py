@@ -1,6 +1,7 @@
 """trinity-fit end to end, on small runs: what it prints and writes, kills and resumes, and bad input."""
 
 import csv
+import errno
 import json
 import os
 import signal
@@ -261,3 +262,34 @@ def test_overlays_run_on_top_of_an_experiment(
 ) -> None:
     fit([*small, "--config", str(ROOT / "configs" / f"{overlay}.yaml"), "--trainer.max_steps", "1"])
     assert summary(tmp_path / "runs" / "quickstart" / "version_0")["generations"] == 1
+
+
+def test_a_full_disk_is_a_sentence_whatever_was_being_written(
+    small: list[str], importable: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "last.ckpt")
+
+    monkeypatch.setattr("callbacks.j_logger.JLogger._write", full)
+    with pytest.raises(SystemExit) as ended:
+        fit(small)
+    assert ended.value.code == 2
+    assert (
+        "trinity-fit: Cannot write last.ckpt (No space left on device): make room" in capsys.readouterr().err
+    )
+
+
+def test_a_dry_run_says_what_it_would_cost_and_plays_nothing(
+    small: list[str], tmp_path: Path, importable: None, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("trinity.pool.simulated.SimulatedPool.complete", None)
+    with pytest.raises(SystemExit) as ended:
+        fit([*small, "--dry_run"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("│")] for line in out.splitlines()]
+    training = next(row for row in rows if row[1:2] == ["training"])
+    # 4 generations x 4 candidates x 3 tasks, at most 4 turns each.
+    assert training[2:5] == ["48", "at most", "192"]
+    assert not list((tmp_path / "runs").rglob("last.ckpt"))

@@ -1,5 +1,6 @@
 """Console scripts. `trinity-fit --config FILE` trains a coordinator and reports what it learned."""
 
+import errno
 import logging
 import os
 import sys
@@ -250,4 +251,13 @@ def fit(argv: Sequence[str] | None = None) -> None:
                 # would have Lightning kill that one before it does.
                 sys.exit(0)
             print(f"trinity-fit: {error}", file=sys.stderr)
+            sys.exit(2)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            print(
+                f"trinity-fit: Cannot write {error.filename or 'a file of the run'} ({error.strerror}): make "
+                "room and go on with --ckpt_path.",
+                file=sys.stderr,
+            )
             sys.exit(2)

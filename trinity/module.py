@@ -4,7 +4,7 @@ import asyncio
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -245,8 +245,15 @@ class CoordinatorModule(LightningModule):
         self.initial_theta = self.theta()
 
     def setup(self, stage: str) -> None:
-        """Pin the threads again: Lightning's launcher of several processes sets a number of its own."""
+        """Pin the threads again (Lightning's launcher of several processes sets a number of its own), and
+        share budget and paces among the processes."""
         self._pin_threads()
+        ranks = Ranks.here()
+        if ranks.count > 1:
+            self.run_id = str(ranks.gather(self.run_id)[0])
+        self._open().share_with(ranks.count)
+        if self._cache is not None:
+            self._cache.use_run(self.run_id)
 
     def _pin_threads(self) -> None:
         if self.torch_threads is not None:
@@ -357,7 +364,7 @@ class CoordinatorModule(LightningModule):
         `max_turns` overrides the episode's; `share` processes at work divide the limits on calls.
         """
         settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
-        calls = Calls(self._open(share), self.concurrency, share)
+        calls = Calls(self._open(), self.concurrency, share)
         if self._rewards.judge is not None:
             judge = list(self.pool.agents).index(self._rewards.judge)
             self._rewards.judge_by(calls.asker(judge, _JUDGE_DECODE))
@@ -374,23 +381,20 @@ class CoordinatorModule(LightningModule):
         if self.journal is not None:
             self.journal.add(draw, result)
 
-    def _open(self, share: int = 1) -> ReliablePool:
+    def _open(self) -> ReliablePool:
         """The pool behind its cache, budget and retries; made once, when it is first needed."""
         if self._calls_pool is None:
             settings = self.cache_settings
             replay = settings is not None and settings.mode == "replay"
             if settings is not None:
                 self._cache = CompletionCache(settings.path, self.run_id, read_only=replay)
-            self._meter.share = share
-            self._calls_pool = ReliablePool(
-                self.pool, self._cache, replay=replay, meter=self._meter, share=share
-            )
+            self._calls_pool = ReliablePool(self.pool, self._cache, replay=replay, meter=self._meter)
         return self._calls_pool
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Record what a bit-for-bit continuation also depends on."""
         checkpoint["trinity"] = self._conditions()
-        checkpoint["spent"] = {"run": self.run_id, "amounts": self._meter.state()}
+        checkpoint["spent"] = {"run": self.run_id, "amounts": asdict(self._meter.total)}
 
     def _conditions(self) -> dict[str, int]:
         return {"torch_threads": torch.get_num_threads(), "seed": self.seed}
@@ -418,12 +422,12 @@ class CoordinatorModule(LightningModule):
         """The budget holds for the whole run: what was spent after the checkpoint is known from the cache."""
         if spent is None:
             return
-        self.run_id = spent["run"]
-        self._meter.load(spent["amounts"])
+        self.run_id, known = spent["run"], Spent(**spent["amounts"])
         self._open()
         if self._cache is not None:
             self._cache.use_run(self.run_id)
-            self._meter.at_least(Spent(*self._cache.spent(self.run_id)))
+            known = known.at_least(Spent(*self._cache.spent(self.run_id)))
+        self._meter.total = known
 
     def close(self) -> None:
         """Let go of connections, processes and threads."""

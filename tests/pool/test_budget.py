@@ -64,12 +64,12 @@ def test_trajectories_are_counted_before_they_are_played():
     meter.count_trajectories(40)
 
 
-def test_a_state_goes_on():
-    meter, later = Meter(Budget()), Meter(Budget())
-    meter.spent = Spent(1.5, 3, 40, 5)
-    later.load(meter.state())
-    later.at_least(Spent(2.0, 2, 50, 0))
-    assert later.spent == Spent(2.0, 3, 50, 5)
+def test_what_was_spent_goes_on_whatever_the_number_of_processes():
+    meter, later = Meter(Budget(), share=2), Meter(Budget(), share=4)
+    meter.spent = Spent(1.5, 4, 40, 6)
+    assert meter.total == Spent(3.0, 8, 80, 12)
+    later.total = meter.total.at_least(Spent(4.0, 2, 80, 0))
+    assert later.spent == Spent(1.0, 2, 20, 3)
 
 
 @pytest.mark.parametrize("limit", [{"usd": 0}, {"calls": -1}])

@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from trinity.errors import UserError
 from trinity.pool.base import Completion
@@ -59,6 +58,21 @@ class Spent:
 
     def __neg__(self) -> "Spent":
         return Spent(-self.usd, -self.calls, -self.tokens, -self.trajectories)
+
+    def __mul__(self, factor: float) -> "Spent":
+        calls, tokens, trajectories = (
+            round(value * factor) for value in (self.calls, self.tokens, self.trajectories)
+        )
+        return Spent(self.usd * factor, calls, tokens, trajectories)
+
+    def at_least(self, known: "Spent") -> "Spent":
+        """Each amount, or what is known of it if that is more."""
+        return Spent(
+            max(self.usd, known.usd),
+            max(self.calls, known.calls),
+            max(self.tokens, known.tokens),
+            max(self.trajectories, known.trajectories),
+        )
 
     @property
     def values(self) -> tuple[float, int, int, int]:
@@ -139,16 +153,11 @@ class Meter:
             f"generation, raise budget.{name} and go on with --ckpt_path."
         )
 
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return asdict(self.spent)
+    @property
+    def total(self) -> Spent:
+        """What all processes have spent, if the others spent as much as this one."""
+        return self.spent * self.share
 
-    def at_least(self, known: Spent) -> None:
-        """Raise what was spent to what is known from elsewhere."""
-        pairs = zip(self.spent.values, known.values, strict=True)
-        usd, calls, tokens, trajectories = (max(mine, theirs) for mine, theirs in pairs)
-        self.spent = Spent(usd, int(calls), int(tokens), int(trajectories))
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.spent = Spent(**state)
+    @total.setter
+    def total(self, spent: Spent) -> None:
+        self.spent = spent * (1 / self.share)

@@ -25,7 +25,6 @@ class ReliablePool(Pool):
         store: keeps what it answered; None keeps nothing.
         replay: never call the pool: what the store lacks is a UserError.
         meter: keeps to a budget; None has none.
-        share: how many processes share the pool's paces.
     """
 
     def __init__(
@@ -35,17 +34,22 @@ class ReliablePool(Pool):
         *,
         replay: bool = False,
         meter: Meter | None = None,
-        share: int = 1,
     ) -> None:
         self._pool = pool
         self._store = store
         self._replay = replay
         self._meter = meter
-        self._pacers = [Pacer(pace, share) for pace in pool.paces]
+        self._pacers = [Pacer(pace) for pace in pool.paces]
         retry = pool.retry
         self._circuits = [Circuit(name, retry) if retry is not None else None for name in pool.agents]
         self._dearest: list[float | None] = [None] * len(pool.agents)
         self._under_way: set[asyncio.Task[Completion]] = set()
+
+    def share_with(self, processes: int) -> None:
+        """Keep to this process's part of paces and budget from now on."""
+        self._pacers = [Pacer(pace, processes) for pace in self._pool.paces]
+        if self._meter is not None:
+            self._meter.share = processes
 
     @property
     def agents(self) -> Sequence[str]:
@@ -104,21 +108,27 @@ class ReliablePool(Pool):
 
         async def request() -> Completion:
             await pacer.admit(expected)
-            # Shielded: whoever waits may be cancelled, but what has been asked for is paid for, and kept.
-            task = asyncio.ensure_future(self._kept(agent, messages, decode))
-            self._under_way.add(task)
-            task.add_done_callback(self._landed)
-            completion = await asyncio.shield(task)
+            completion = await self._made(agent, messages, decode)
             pacer.settle(expected, completion.prompt_tokens + completion.completion_tokens)
             return completion
 
         return await (request() if circuit is None else circuit.call(request))
 
-    async def _kept(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
-        completion = await self._pool.complete(agent, messages, decode)
-        if self._store is not None:
-            self._store.put(*request_of(self._pool, agent, messages, decode), completion)
-        return completion
+    async def _made(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        """One request. Whoever waits for it may be cancelled; what is asked for is paid for, and kept."""
+        store = self._store
+        if store is None:
+            return await self._pool.complete(agent, messages, decode)
+
+        async def kept() -> Completion:
+            completion = await self._pool.complete(agent, messages, decode)
+            store.put(*request_of(self._pool, agent, messages, decode), completion)
+            return completion
+
+        task = asyncio.ensure_future(kept())
+        self._under_way.add(task)
+        task.add_done_callback(self._landed)
+        return await asyncio.shield(task)
 
     def _landed(self, task: "asyncio.Task[Completion]") -> None:
         self._under_way.discard(task)
@@ -135,7 +145,7 @@ class ReliablePool(Pool):
 
     async def aclose(self) -> None:
         """Wait for answers under way, which are paid for and kept, then close the pool's connections."""
-        if self._under_way and self._store is not None:
+        if self._under_way:
             print(
                 f"Waiting for {len(self._under_way)} answers under way, to keep them (Ctrl-C: drop them).",
                 file=sys.stderr,
