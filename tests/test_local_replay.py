@@ -1,7 +1,7 @@
 """The run of configs/local_sepcma.yaml on two real small LLMs, replayed from the answers that they gave.
 
-tests/data/local_cache.jsonl.gz is `trinity-cache export --without_messages` of that run: keys and answers, without
-the benchmarks' questions. Nothing is served here, so whatever is not in the file would end the run.
+tests/data/local_cache.jsonl.gz is `trinity-cache export --without_messages` of that run: keys and answers,
+without the benchmarks' questions. Nothing is served here, so whatever is not in the file would end the run.
 """
 
 import gzip
