@@ -23,14 +23,15 @@ _THINKING = re.compile(r"(?i)<(/?)(?:think|thinking|thought|reasoning|reflection
 _COMMITMENT = re.compile(
     r"""(?ix) (?: \b answer (?:\ (?:to|of|for|in)\ [^.:=\n]{1,60}?(?=\ (?:is|are)\b))? \s* (?:[*_]{1,2}\s*)?
                   (?: (?:is|are|equals?|(?:would|must|should)\ be)\b \s* :? | [:=] )
-              | \b (?:result|solution) \s* (?: (?:is|are|equals?)\b | = )
+              | \b (?:result|solution) \s* (?: (?:is|are|equals?)\b | = ) | \b result \s* :
+              | \#{1,6} \s* (?:final \s+)? answer \s* \n
               | \#\#\#\# ) [\s*_]*
               (?: (?:therefore|thus|hence|then|simply|just|exactly|indeed|approximately|about|roughly)\b,?
                   [\s*_]* )*""",
 )
 _NEGATED = re.compile(r"(?i)\s*(?:not\b|n't|unknown|unclear|undefined behaviou?r)")
 _AFTERTHOUGHT = re.compile(
-    r"(?i)(?:[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after|not|rather)\b|\?|\.(?=\s|$)).*",
+    r"(?i)(?:\s+\([a-z]{3,}|[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after|not|rather)\b|\?|\.(?=\s|$)).*",
 )
 _BOLD_LINE = re.compile(r"(?:\*\*|__)\s*(.+?)\s*(?:\*\*|__)\.?")
 _MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")

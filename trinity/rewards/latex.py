@@ -21,6 +21,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
     for pattern, replacement in (
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
         (r"\\[lr](?:angle|group)(?![a-zA-Z])", lambda found: "()"[found[0][1] == "r"]),
+        (r"[(\[]\s*\\begin\{matrix\}(.*?)\\end\{matrix\}\s*[)\]]", r"\\begin{pmatrix}\1\\end{pmatrix}"),
         (r"\\(begin|end)\{(?:b|small)?matrix\}", r"\\\1{pmatrix}"),
         (_BRACKETED_ARRAY, r"\\begin{pmatrix}\1\\end{pmatrix}"),
         (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),

@@ -226,7 +226,7 @@ def _bracketed(text: str) -> Value | None:
         return None
     if start:
         members = _items(_pieces(_WORD_JOINTS.sub(";", text[2:-2].strip()), in_brackets=True))
-        return Value("set", "", items=tuple({(item.number or item.text): item for item in members}.values()))
+        return Value("set", "", items=_distinct(members))
     brackets, pieces = text[0] + text[-1], _pieces(text[1:-1], in_brackets=True)
     if len(pieces) == 1 and brackets == "()":
         return parse(unwrap(text[1:-1])) if "," not in text else None
@@ -235,6 +235,12 @@ def _bracketed(text: str) -> Value | None:
     if brackets not in _ORDERED_PAIRS:
         return None
     return Value("tuple", brackets, items=tuple(parse(unwrap(piece)) for piece in pieces))
+
+
+def _distinct(members: Iterable[Value]) -> tuple[Value, ...]:
+    """Without what is written twice; what has parts is left as it is."""
+    seen = {(item.number or item.text if not item.items else id(item)): item for item in members}
+    return tuple(seen.values())
 
 
 def _scalar(text: str) -> Value:
@@ -295,6 +301,8 @@ def compare(reference: Value, answer: Value, equal: Equal) -> bool | None:
         return reference.text.split("_")[0] == answer.text
     if reference.kind == "ratio" and answer.kind == "time" and not answer.unit:
         answer = replace(answer, kind="ratio", items=tuple(map(parse, answer.text.split(":"))))
+    if reference.kind == "union" and answer.kind == "list":  # x < 1 or x > 2
+        answer = replace(answer, kind="union")
     if answer.kind != reference.kind:
         return False
     if reference.kind == "relation":
