@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+from tests.small_run import small_run
 from trinity.cli import fit
 
 ROOT = Path(__file__).parent.parent
@@ -39,25 +40,9 @@ class KillingPool(SimulatedPool):
 @pytest.fixture
 def small(tmp_path: Path) -> list[str]:
     """Arguments of a run that takes a second."""
-    overlay = {
-        "trainer": {"max_steps": 4, "check_val_every_n_epoch": 2, "default_root_dir": str(tmp_path / "runs")},
-        "model": {
-            "slm": {"cache_dir": str(tmp_path / "cache"), "random": {"hidden_size": 32, "heads": 2}},
-            "optimizer": {
-                "class_path": "trinity.optimizers.sep_cma.SepCMAES",
-                "init_args": {"population_size": 4},
-            },
-            "pool": {"class_path": "killing_pool.KillingPool"},
-        },
-        "data": {
-            "minibatch": 3,
-            "source": {
-                "class_path": "trinity.tasks.synthetic.SyntheticTasks",
-                "init_args": {"train": 12, "validation": 3, "test": 9},
-            },
-        },
-        "evaluation": {"controls": False},
-    }
+    pool = {"class_path": "killing_pool.KillingPool"}
+    tasks = {"train": 12, "validation": 3, "test": 9}
+    overlay = small_run(tmp_path / "runs", tmp_path / "cache", 4, tasks, pool=pool)
     (tmp_path / "killing_pool.py").write_text(KILLING_POOL)
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(overlay))
     return ["--config", QUICKSTART, "--config", str(tmp_path / "small.yaml")]

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.small_run import small_run
+
 ROOT = Path(__file__).parent.parent
 QUICKSTART = str(ROOT / "configs" / "quickstart.yaml")
 DDP = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
@@ -41,25 +43,10 @@ class CountingPool(SimulatedPool):
 @pytest.fixture
 def small(tmp_path: Path) -> list[str]:
     """Arguments of a run that takes seconds."""
-    overlay = {
-        "trainer": {"max_steps": 3, "check_val_every_n_epoch": 2},
-        "model": {
-            "slm": {"cache_dir": str(tmp_path / "cache"), "random": {"hidden_size": 32, "heads": 2}},
-            "optimizer": {
-                "class_path": "trinity.optimizers.sep_cma.SepCMAES",
-                "init_args": {"population_size": 5},
-            },
-            "pool": {"class_path": "counting_pool.CountingPool"},
-        },
-        "data": {
-            "minibatch": 3,
-            "source": {
-                "class_path": "trinity.tasks.synthetic.SyntheticTasks",
-                "init_args": {"train": 12, "validation": 3, "test": 9},
-            },
-        },
-        "evaluation": {"controls": False},
-    }
+    tasks = {"train": 12, "validation": 3, "test": 9}
+    pool = {"class_path": "counting_pool.CountingPool"}
+    overlay = small_run(tmp_path, tmp_path / "cache", 3, tasks, pool=pool)
+    overlay["model"]["optimizer"]["init_args"]["population_size"] = 5
     (tmp_path / "counting_pool.py").write_text(COUNTING_POOL)
     # Lightning starts the other processes as it was started itself: by the path of a script.
     (tmp_path / "fit.py").write_text("from trinity.cli import fit\nfit()\n")

@@ -1,5 +1,6 @@
 """A run whose disk is full: one sentence, nothing corrupt, and it goes on when there is room."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.small_run import small_run
 
 ROOT = Path(__file__).parent.parent
 QUICKSTART = str(ROOT / "configs" / "quickstart.yaml")
@@ -42,25 +45,9 @@ print(json.dumps(found))
 def config(tmp_path: Path) -> list[str]:
     disk = tmp_path / "disk"
     disk.mkdir()
-    overlay = {
-        "trainer": {"max_steps": 4, "check_val_every_n_epoch": 2, "default_root_dir": str(disk / "runs")},
-        "model": {
-            "slm": {"cache_dir": str(tmp_path / "slm"), "random": {"hidden_size": 32, "heads": 2}},
-            "optimizer": {
-                "class_path": "trinity.optimizers.sep_cma.SepCMAES",
-                "init_args": {"population_size": 4},
-            },
-            "cache": {"path": str(disk / "cache.sqlite")},
-        },
-        "data": {
-            "minibatch": 3,
-            "source": {
-                "class_path": "trinity.tasks.synthetic.SyntheticTasks",
-                "init_args": {"train": 12, "validation": 3, "test": 6},
-            },
-        },
-        "evaluation": {"controls": False},
-    }
+    cache = {"path": str(disk / "cache.sqlite")}
+    tasks = {"train": 12, "validation": 3, "test": 6}
+    overlay = small_run(disk / "runs", tmp_path / "slm", 4, tasks, cache=cache)
     path = tmp_path / "small.yaml"
     path.write_text(yaml.safe_dump(overlay))
     return [str(disk), "--config", QUICKSTART, "--config", str(path)]
@@ -70,8 +57,6 @@ SIZE = 16 << 20
 
 
 def run_on_a_small_disk(config: list[str], ballast: int) -> dict[str, object]:
-    import json
-
     bubblewrap = shutil.which("bwrap")
     if bubblewrap is None:
         pytest.skip("there is no bwrap to make a small file system with")

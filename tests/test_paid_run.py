@@ -17,6 +17,7 @@ import yaml
 
 from tests.conftest import simulated_pool
 from tests.fake_openrouter import FAULTS, FakeOpenRouter, sometimes
+from tests.small_run import small_run
 from trinity.cli import fit
 from trinity.data import TaskDataModule
 from trinity.episode.scheduler import Graded
@@ -58,34 +59,13 @@ def arguments(server: FakeOpenRouter, tmp_path: Path, monkeypatch: pytest.Monkey
             }
             for name in names
         ]
-        overlay = {
-            "trainer": {
-                "max_steps": steps,
-                "check_val_every_n_epoch": 2,
-                "default_root_dir": str(tmp_path / "runs"),
-            },
-            "model": {
-                "slm": {"cache_dir": str(tmp_path / "cache"), "random": {"hidden_size": 32, "heads": 2}},
-                "optimizer": {
-                    "class_path": "trinity.optimizers.sep_cma.SepCMAES",
-                    "init_args": {"population_size": 4},
-                },
-                "pool": {
-                    "class_path": "trinity.pool.litellm_pool.LiteLLMPool",
-                    "init_args": {"models": models, "retry": RETRY},
-                },
-                "cache": {"path": str(tmp_path / "cache.sqlite")},
-                **model,
-            },
-            "data": {
-                "minibatch": 3,
-                "source": {
-                    "class_path": "trinity.tasks.synthetic.SyntheticTasks",
-                    "init_args": {"train": 12, "validation": 3, "test": 6},
-                },
-            },
-            "evaluation": {"controls": False},
+        pool = {
+            "class_path": "trinity.pool.litellm_pool.LiteLLMPool",
+            "init_args": {"models": models, "retry": RETRY},
         }
+        section = {"pool": pool, "cache": {"path": str(tmp_path / "cache.sqlite")}, **model}
+        tasks = {"train": 12, "validation": 3, "test": 6}
+        overlay = small_run(tmp_path / "runs", tmp_path / "cache", steps, tasks, **section)
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
         path.write_text(yaml.safe_dump(overlay))
         return ["--config", QUICKSTART, "--config", str(path), *more]
