@@ -97,6 +97,13 @@ def test_values_are_readable_json(tmp_path):
     assert json.loads(completion)["text"] == "2"
 
 
+def test_the_file_is_written_ahead(tmp_path):
+    """What makes a kill harmless: a commit is whole or not there, whenever it is interrupted."""
+    database = CompletionCache(tmp_path / "c.sqlite")._database
+    assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert database.execute("PRAGMA synchronous").fetchone() == (1,), "NORMAL"
+
+
 def test_two_open_caches_share_a_file(tmp_path):
     first, second = (CompletionCache(tmp_path / "c.sqlite") for _ in range(2))
     assert second.get(stored(first)) == ANSWER

@@ -92,11 +92,15 @@ async def test_what_is_no_failure_of_the_server_is_raised_at_once(circuit, clock
 
 
 async def test_a_model_that_is_down_pauses_the_run_which_goes_on_when_it_is_back(circuit, clock, said):
-    asked = 0
+    asked = at_once = 0
+    most: dict[bool, int] = {False: 0, True: 0}  # requests at a time, by whether the run is paused
 
     async def down_for_20_minutes() -> Completion:
-        nonlocal asked
-        asked += 1
+        nonlocal asked, at_once
+        asked, at_once = asked + 1, at_once + 1
+        most[bool(said)] = max(most[bool(said)], at_once)
+        await asyncio.sleep(0)
+        at_once -= 1
         if clock.now < 1200:
             raise InfrastructureError("m", "status 503")
         return DONE
@@ -107,7 +111,9 @@ async def test_a_model_that_is_down_pauses_the_run_which_goes_on_when_it_is_back
     assert len(said) == 2
     assert "answered nothing for" in said[0] and "paused" in said[0]
     assert "back" in said[1]
-    assert asked < 10 * 12 + 60, "while paused, one call at a time probes"
+    assert asked < 10 * 12 + 60
+    assert most[False] == 10
+    assert most[True] <= 2, "one call at a time probes; one may have been on its way"
 
 
 async def test_a_pause_ends_the_run_after_its_limit(circuit, clock, said):
@@ -126,6 +132,15 @@ async def test_one_bad_request_among_good_ones_pauses_nothing(circuit, clock, sa
         await patient.call(failing(99))
     assert await patient.call(failing(0)) is DONE
     assert said == []
+
+
+async def test_failures_before_a_success_do_not_count_later(circuit, clock):
+    """One request failed once, long ago; another one that fails for good is still alone."""
+    patient = circuit(attempts=3)
+    await patient.call(failing(1))
+    with pytest.raises(InfrastructureError):
+        async with asyncio.timeout(20):
+            await patient.call(failing(10**9))
 
 
 async def test_a_success_in_between_shows_that_the_model_is_up(circuit, clock):
