@@ -48,7 +48,7 @@ def arguments(server: FakeOpenRouter, tmp_path: Path, monkeypatch: pytest.Monkey
     """Arguments of a short run on the server, with a cache."""
     monkeypatch.setenv("FAKE_API_KEY", KEY)
 
-    def make(*more: str, steps: int = 3, **model: Any) -> list[str]:
+    def make(*more: str, steps: int = 3, retry: Any = RETRY, **model: Any) -> list[str]:
         names = ("agent-0", "agent-1")
         models = [
             {
@@ -61,7 +61,7 @@ def arguments(server: FakeOpenRouter, tmp_path: Path, monkeypatch: pytest.Monkey
         ]
         pool = {
             "class_path": "trinity.pool.litellm_pool.LiteLLMPool",
-            "init_args": {"models": models, "retry": RETRY},
+            "init_args": {"models": models, "retry": retry},
         }
         section = {"pool": pool, "cache": {"path": str(tmp_path / "cache.sqlite")}, **model}
         tasks = {"train": 12, "validation": 3, "test": 6}
@@ -230,6 +230,50 @@ def test_a_refusal_stops_cleanly_after_saving_and_the_run_goes_on_later(
     fit([*given, *(["--ckpt_path", str(checkpoint)] if checkpoint.exists() else [])])
     assert max(server.answered.values()) == 1, "what came back before is not asked for again"
     assert server.made.total() > made
+
+
+OUTAGE = {"attempts": 2, "first_wait": 0.001, "longest_wait": 0.005, "probe_every": 0.01}
+
+
+def test_a_run_waits_for_a_model_that_is_down(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    fit(arguments(cache=None))
+    state = {"down": 0}
+
+    def fault(name: str, before: int, body: dict[str, Any]) -> str | None:
+        """From its 20th request on, agent-1 is down for 60 requests."""
+        state["down"] += body["model"] == "agent-1"
+        return "503" if body["model"] == "agent-1" and 20 <= state["down"] < 80 else None
+
+    server.fault = fault
+    fit(arguments(cache=None, retry={**OUTAGE, "pause_after": 60.0}))
+    assert state["down"] > 80
+    assert outcome(tmp_path, 1) == outcome(tmp_path, 0)
+    assert column(tmp_path, 1, "trajectories/dropped") == [0, 0, 0]
+
+
+def test_a_model_that_stays_down_ends_the_run_which_goes_on_later(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(arguments(cache={"path": str(tmp_path / "whole.sqlite")}))
+    first = int(column(tmp_path, 0, "calls")[0])
+    state = {"down": False}
+    server.made.clear()
+    server.on_request = lambda count: state.update(down=count > first + 10)
+    server.fault = lambda name, before, body: "503" if state["down"] else None
+    given = arguments(retry={**OUTAGE, "pause_after": 0.2, "give_up_after": 0.2})
+    with pytest.raises(SystemExit) as ended:
+        fit(given)
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert re.search(r"agent-. has answered nothing for .* the run is paused", error)
+    assert re.search(r"agent-. has not answered for .*--ckpt_path", error)
+    assert "Traceback" not in error
+    server.on_request = lambda count: None
+    state.update(down=False)
+    fit([*given, "--ckpt_path", str(folder(tmp_path, 1) / "checkpoints" / "last.ckpt")])
+    assert outcome(tmp_path, 2) == outcome(tmp_path, 0)
 
 
 @pytest.mark.parametrize("budget", [{"calls": 45}, {"usd": 0.045}, {"tokens": 12000}, {"trajectories": 30}])

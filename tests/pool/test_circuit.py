@@ -44,13 +44,15 @@ def circuit(clock: Time, said: list[str]) -> Callable[..., Circuit]:
     return make
 
 
-def failing(times: int, retry_after: float | None = None) -> Callable[[], Awaitable[Completion]]:
+def failing(
+    times: int, retry_after: float | None = None, answered: bool = False
+) -> Callable[[], Awaitable[Completion]]:
     left = [times]
 
     async def request() -> Completion:
         left[0] -= 1
         if left[0] >= 0:
-            raise InfrastructureError("m", "status 500", retry_after)
+            raise InfrastructureError("m", "status 500", retry_after, answered=answered)
         return DONE
 
     return request
@@ -62,10 +64,19 @@ async def test_a_call_is_tried_again_until_it_is_answered(circuit, clock):
     assert all(seconds <= limit for seconds, limit in zip(clock.slept, (1, 2, 4), strict=True))
 
 
-async def test_a_request_that_alone_fails_ends_after_its_attempts(circuit, clock):
+async def test_a_request_that_gets_no_usable_answer_ends_after_its_attempts(circuit, clock):
     with pytest.raises(InfrastructureError, match="status 500"):
-        await circuit(attempts=3).call(failing(99))
+        await circuit(attempts=3).call(failing(99, answered=True))
     assert len(clock.slept) == 2
+
+
+async def test_a_request_that_alone_fails_goes_on_while_nobody_is_answered(circuit, clock, said):
+    """The model may be down; when that has lasted, one request alone does not pause the run."""
+    with pytest.raises(InfrastructureError, match="status 500"):
+        await circuit(attempts=3, pause_after=100.0, longest_wait=10.0).call(failing(10**6))
+    assert 100.0 <= clock.now <= 110.0
+    assert said == []
+    assert await circuit(attempts=3, pause_after=100.0).call(failing(8)) is DONE
 
 
 async def test_retry_after_is_waited_for(circuit, clock):
@@ -77,7 +88,7 @@ async def test_retry_after_is_waited_for(circuit, clock):
 
 async def test_waits_have_jitter_and_a_longest(circuit, clock):
     with pytest.raises(InfrastructureError):
-        await circuit(attempts=40, longest_wait=5.0).call(failing(99))
+        await circuit(attempts=40, longest_wait=5.0).call(failing(99, answered=True))
     assert max(clock.slept) <= 5.0
     assert len(set(clock.slept)) > 30
 
@@ -129,14 +140,14 @@ async def test_a_pause_ends_the_run_after_its_limit(circuit, clock, said):
 async def test_one_bad_request_among_good_ones_pauses_nothing(circuit, clock, said):
     patient = circuit(attempts=6, pause_after=0.0)
     with pytest.raises(InfrastructureError):
-        await patient.call(failing(99))
+        await patient.call(failing(99, answered=True))
     assert await patient.call(failing(0)) is DONE
     assert said == []
 
 
 async def test_failures_before_a_success_do_not_count_later(circuit, clock):
     """One request failed once, long ago; another one that fails for good is still alone."""
-    patient = circuit(attempts=3)
+    patient = circuit(attempts=3, pause_after=50.0)
     await patient.call(failing(1))
     with pytest.raises(InfrastructureError):
         async with asyncio.timeout(20):

@@ -88,7 +88,7 @@ async def test_a_replay_calls_nobody(store):
 
 
 async def test_failures_are_retried_and_not_kept(store):
-    pool = Counting(fails=2, retry=RetrySettings(attempts=3, first_wait=0.0, longest_wait=0.0))
+    pool = Counting(fails=2, retry=RetrySettings(3, first_wait=0.0, longest_wait=0.0, pause_after=0.0))
     assert (await ReliablePool(pool, store).complete(0, asking("x"), DECODE)).text == "0: x"
     assert len(pool.made) == 3
     pool.fails = 3

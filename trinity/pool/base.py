@@ -53,15 +53,19 @@ class Completion:
 class InfrastructureError(Exception):
     """No answer came back (network, server, quota): never a wrong answer, never scored 0.
 
-    `retry_after` is how many seconds the server asked to wait, where it did. `cost` is what the trajectory
-    that ends by this had cost until then, in US dollars.
+    `retry_after` is how many seconds the server asked to wait, where it did. `answered` tells that the server
+    is up, but gave nothing that can be used. `cost` is what the trajectory that ends by this had cost until
+    then, in US dollars.
     """
 
-    def __init__(self, agent: str, cause: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, agent: str, cause: str, retry_after: float | None = None, *, answered: bool = False
+    ) -> None:
         super().__init__(f"{agent}: {cause}")
         self.agent = agent
         self.cause = cause
         self.retry_after = retry_after
+        self.answered = answered
         self.cost = 0.0
 
 
@@ -90,7 +94,8 @@ class RetrySettings:
     """What is done about a call that brought no answer.
 
     Args:
-        attempts: how often a request is made before its trajectory fails.
+        attempts: how often a request is made before its trajectory fails; while the model answers nobody,
+            it is made for `pause_after` seconds.
         first_wait, longest_wait: seconds between attempts: doubled each time, with jitter. A server's
             Retry-After counts if it is longer.
         pause_after: a model that fails throughout for this many seconds pauses the run.

@@ -28,10 +28,11 @@ class _Call:
 class Circuit:
     """One model's calls, with patience.
 
-    A call that fails is tried again, up to the settings' attempts. Then it fails for good, unless the model
-    has failed *throughout*, for other requests as well, since this call first did: then the model is down,
-    not the request, and the call goes on. After `pause_after` seconds of that the run pauses: one call at a
-    time probes the model, the others wait. It ends with a UserError after `give_up_after` more.
+    A call that fails is tried again, up to the settings' attempts. Then it fails for good, unless nobody has
+    reached the model since this call first failed: then the model is down, not the request, and the call
+    goes on. After `pause_after` seconds of that a call that is alone with it fails; where others fail, too,
+    the run pauses: one call at a time probes the model, the others wait. It ends with a UserError after
+    `give_up_after` more.
 
     Args:
         agent: the model's name, for messages.
@@ -59,7 +60,6 @@ class Circuit:
         self._paused = False
         self._probe = asyncio.Lock()
         self._wait = wait_random_exponential(multiplier=settings.first_wait, max=settings.longest_wait)
-        self.failures = 0
 
     async def call(self, request: Callable[[], Awaitable[Completion]]) -> Completion:
         """Make a request until it is answered.
@@ -93,15 +93,20 @@ class Circuit:
         except InfrastructureError as error:
             self._failed(call, error)
             raise
+        self._reached()
+        return completion
+
+    def _reached(self) -> None:
         if self._paused:
             self._say(f"{self._agent} is back; the run goes on.")
         self._paused, self._failing_since = False, None
         self._failing.clear()
-        return completion
 
     def _failed(self, call: _Call, error: InfrastructureError) -> None:
-        self.failures += 1
         now = self._clock()
+        if error.answered:
+            self._reached()
+            return
         if self._failing_since is None:
             self._failing_since = now
         call.failed_at = now if call.failed_at is None else call.failed_at
@@ -124,7 +129,10 @@ class Circuit:
             return False
         since = self._failing_since
         throughout = since is not None and call.failed_at is not None and since <= call.failed_at
-        return not (self._paused or (throughout and len(self._failing) > 1))
+        if not throughout or since is None:
+            return not self._paused
+        alone = len(self._failing) == 1
+        return alone and self._clock() - since >= self._settings.pause_after
 
     def _pause_before(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None

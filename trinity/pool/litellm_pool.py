@@ -309,12 +309,12 @@ def _is_loopback(address: str) -> bool:
 def _read(config: ModelConfig, response: Any) -> Completion:
     """A response as a Completion. Raises InfrastructureError if it holds no usable answer."""
     if not response.choices:
-        raise InfrastructureError(config.label, "no choices")
+        raise InfrastructureError(config.label, "no choices", answered=True)
     choice = response.choices[0]
     # LiteLLM turns the finish reason "error" (a provider that failed half-way) into "stop".
     fields = getattr(choice, "provider_specific_fields", None) or {}
     if fields.get("error") or fields.get("native_finish_reason") == "error":
-        raise InfrastructureError(config.label, "broken off by the provider")
+        raise InfrastructureError(config.label, "broken off by the provider", answered=True)
     text = choice.message.content or ""
     reasoning = getattr(choice.message, "reasoning_content", None) or ""
     # LiteLLM moves a closed <think> block to the reasoning, but not one that the token limit cut.
@@ -322,7 +322,8 @@ def _read(config: ModelConfig, response: Any) -> Completion:
         reasoning, text = reasoning + thought[1], text[thought.end() :]
     cut = choice.finish_reason == "length"
     if not cut and not text.strip():
-        raise InfrastructureError(config.label, f"empty content (finish reason {choice.finish_reason})")
+        cause = f"empty content (finish reason {choice.finish_reason})"
+        raise InfrastructureError(config.label, cause, answered=True)
     usage = getattr(response, "usage", None)
     return Completion(
         text=text,
