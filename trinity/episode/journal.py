@@ -9,6 +9,8 @@ from trinity.episode.rollout import Draw
 from trinity.episode.scheduler import Failure, Graded
 from trinity.errors import UserError
 
+_ENCODER = json.JSONEncoder(check_circular=False)
+
 
 class Journal:
     """Appends to a JSON Lines file: generation, candidate, task, decisions, tokens, cost, reward or failure.
@@ -35,7 +37,7 @@ class Journal:
         """Append one trajectory."""
         line = {"stage": draw.stage, "generation": draw.generation, **_entry(result)}
         try:
-            self._append(json.dumps(line).encode("ascii") + b"\n")
+            self._append(_ENCODER.encode(line).encode("ascii") + b"\n")
         except OSError as error:
             raise self._explained(error) from None
 

@@ -95,6 +95,18 @@ class Meter:
         self._reserved = Spent()
         self._changed = asyncio.Condition()
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything but trajectories has a limit."""
+        return (self._budget.usd, self._budget.calls, self._budget.tokens) != (None, None, None)
+
+    def count(self, completion: Completion) -> None:
+        """Add one call to what was spent."""
+        spent = self.spent
+        spent.usd += completion.cost
+        spent.calls += 1
+        spent.tokens += completion.prompt_tokens + completion.completion_tokens
+
     async def reserve(self, most: Callable[[], Spent]) -> Spent:
         """Set aside what a call may take, and say what was; waits where only calls under way are in its way.
 
@@ -126,8 +138,7 @@ class Meter:
         async with self._changed:
             self._reserved = self._reserved + -most
             if completion is not None:
-                tokens = completion.prompt_tokens + completion.completion_tokens
-                self.spent = self.spent + Spent(completion.cost, 1, tokens)
+                self.count(completion)
             self._changed.notify_all()
 
     def count_trajectories(self, count: int) -> None:
