@@ -12,10 +12,11 @@ from trinity.episode.rollout import Draw, EpisodeSettings
 from trinity.episode.scheduler import Failure, Graded, Job
 from trinity.errors import UserError
 from trinity.evaluation.baselines import SchedulePolicy
-from trinity.module import BlockScales, CoordinatorModule, SelectionSettings, SVFSettings
+from trinity.module import CoordinatorModule
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
 from trinity.rewards.rewards import Rewards
+from trinity.settings import BlockScales, SelectionSettings, SVFSettings
 from trinity.tasks.task import Task, TaskSource, TaskSplits
 
 Make = Callable[..., CoordinatorModule]

@@ -4,8 +4,8 @@ import asyncio
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
@@ -16,10 +16,10 @@ from torch.optim import Optimizer
 from trinity.coordinator.coordinator import Coordinator
 from trinity.coordinator.encoding import TranscriptEncoder
 from trinity.coordinator.engine import Engine, EngineSettings
-from trinity.coordinator.heads import Head, HiddenNorm, LinearHead
+from trinity.coordinator.heads import Head, LinearHead
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.slm import SLMConfig, load_slm
-from trinity.coordinator.svf import MATRICES, decompose
+from trinity.coordinator.svf import decompose
 from trinity.data import TaskDataModule
 from trinity.episode.calls import Calls
 from trinity.episode.journal import Journal
@@ -39,61 +39,10 @@ from trinity.pool.cache import CacheSettings, CompletionCache
 from trinity.pool.reliable import ReliablePool
 from trinity.ranks import Ranks
 from trinity.rewards.rewards import Rewards
+from trinity.settings import BlockScales, Extraction, SelectionSettings, SVFSettings
 from trinity.tasks.task import Task
 
 _JUDGE_DECODE = DecodeParameters(max_tokens=2048)
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """How a transcript becomes the hidden state that the head reads.
-
-    Args:
-        rendering: the transcript's text as it is, or inside the tokenizer's chat template (thinking off).
-        read_position: the position before the end-of-sequence token, or that token.
-        hidden_norm: `rms` (norm sqrt(d)), `l2` (norm 1) or `none`. It sets the spread of the logits for a
-            given step size, which decides whether anything is learned.
-        context: cut transcripts to this many tokens; None takes the model's own limit.
-    """
-
-    rendering: Literal["raw", "chat_template"] = "raw"
-    read_position: Literal["penultimate", "last"] = "penultimate"
-    hidden_norm: HiddenNorm = "rms"
-    context: int | None = None
-
-
-@dataclass(frozen=True)
-class SVFSettings:
-    """Which singular-value scales are trained.
-
-    Args:
-        enabled: False trains the head alone.
-        layer: index of the adapted layer; None is the second to last.
-        matrices: which of the layer's seven matrices; `embed_tokens` adds the token embeddings, at the
-            price of a whole forward for each decision.
-        energy_preserving: scale W' by sum(S) / sum(S s).
-    """
-
-    enabled: bool = True
-    layer: int | None = None
-    matrices: Sequence[str] = MATRICES
-    energy_preserving: bool = False
-
-
-@dataclass(frozen=True)
-class BlockScales:
-    """theta = start + scale x x, by block: how far one step of x moves the head and the scales."""
-
-    head: float = 1.0
-    svf: float = 1.0
-
-
-@dataclass(frozen=True)
-class SelectionSettings:
-    """How choices are taken from the logits in training and in evaluation."""
-
-    training: Selection = "sample"
-    evaluation: Selection = "argmax"
 
 
 OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
@@ -131,15 +80,15 @@ class CoordinatorModule(LightningModule):
         self,
         pool: Pool,
         slm: SLMConfig = SLMConfig(),  # noqa: B008 - frozen
-        extraction: Extraction = Extraction(),
-        svf: SVFSettings = SVFSettings(),
+        extraction: Extraction = Extraction(),  # noqa: B008
+        svf: SVFSettings = SVFSettings(),  # noqa: B008
         engine: EngineSettings = EngineSettings(),  # noqa: B008 - frozen
         head: HeadFactory = LinearHead,
-        block_scales: BlockScales = BlockScales(),
+        block_scales: BlockScales = BlockScales(),  # noqa: B008
         optimizer: OptimizerFactory = SepCMAES,
         objective: Objective | None = None,
         episode: EpisodeSettings = EpisodeSettings(),  # noqa: B008
-        selection: SelectionSettings = SelectionSettings(),
+        selection: SelectionSettings = SelectionSettings(),  # noqa: B008
         rewards: Rewards | None = None,
         cache: CacheSettings | None = None,
         budget: Budget = Budget(),  # noqa: B008 - frozen
