@@ -42,7 +42,7 @@ def test_the_bank_is_graded_as_expected(capsys, kind):
     assert [result[field] for result in results] == [row["expected"] for row in rows]
     for result in results:
         assert set(result) == {"id", field, "extracted", "reason", "seconds"}
-        assert result["seconds"] <= 2.5
+        assert 0 <= result["seconds"] < 60  # a hang; tests/benchmarks/graders.py holds the limit
 
 
 def test_the_code_bank_is_graded_as_expected(capsys, monkeypatch):
@@ -56,7 +56,6 @@ def test_the_code_bank_is_graded_as_expected(capsys, monkeypatch):
     results = {result["id"]: result for result in map(json.loads, out.splitlines())}
     assert results["K14"]["reward"] == 0
     assert "error" in results["K14"], "zero tests"
-    assert max(result["seconds"] for result in results.values()) <= 2.5
     assert "secret" not in out
 
 

@@ -125,7 +125,7 @@ def test_no_output_raises_or_takes_long(rewards, question, output, boxed):
         begin = time.perf_counter()
         grade = asyncio.run(rewards.grade(task, rf"\boxed{{{output}}}" if boxed else output))
         assert grade.reward in (0, 1)
-        assert time.perf_counter() - begin < 10  # 1.5 s of CPU time is the limit; a busy machine adds to it
+        assert time.perf_counter() - begin < 30  # 1.5 s of CPU time is the limit; a busy machine adds to it
 
 
 @settings(max_examples=60, deadline=None)
