@@ -81,6 +81,7 @@ def test_without_expected_nothing_can_differ(capsys, tmp_path):
         {"kind": "math", "output": "4", "reference": r"\frac{1"},
         {"kind": "choice", "output": "B", "reference": "Z"},
         {"kind": "poem", "output": "x", "reference": "x"},
+        {"kind": "math", "output": "null", "reference": None},
     ],
 )
 def test_what_cannot_be_graded_has_an_error(capsys, tmp_path, row):
@@ -89,6 +90,12 @@ def test_what_cannot_be_graded_has_an_error(capsys, tmp_path, row):
     assert (code, result["reward"]) == (0, 0)
     assert "mend or remove" in result["error"] or "choose one of" in result["error"]
     assert grade(capsys, write(tmp_path, row | {"id": "r", "expected": True}))[0] == 1
+
+
+def test_letters_may_be_a_list(capsys, tmp_path):
+    row = {"kind": "choice", "output": "Answer: E", "reference": "E", "letters": list("ABCDE")}
+    _, out, _ = grade(capsys, write(tmp_path, row), "--json")
+    assert json.loads(out)["reward"] == 1
 
 
 def test_options_are_known_by_their_texts(capsys, tmp_path):

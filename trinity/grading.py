@@ -85,12 +85,15 @@ def read_case(row: Row, number: int) -> Case:
             "verdict ACCEPT or REVISE."
         )
     options = values.get("options") or values.get("choices")
+    letters = values.get("letters") or "ABCD"
+    if reference is None:
+        reference = ""  # which no grader can read
     return Case(
         id=str(values.get("id", number)),
         grader=kind,
         output=output,
         reference=reference if isinstance(reference, str) else json.dumps(reference),
-        letters=str(values.get("letters") or "ABCD"),
+        letters="".join(map(str, letters)) if isinstance(letters, list) else str(letters),
         options=tuple(map(str, options)) if isinstance(options, list) else (),
         query=str(values.get("query") or ""),
         expected=bool(expected) if isinstance(expected, int) else expected,
