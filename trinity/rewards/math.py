@@ -12,9 +12,10 @@ from trinity.rewards.extraction import MAX_ANSWER, math_answer
 from trinity.rewards.grade import NO_ANSWER, Grade
 from trinity.rewards.latex import nesting
 from trinity.rewards.number import equal_numbers
-from trinity.rewards.structure import Value, compare, value_of
+from trinity.rewards.structure import FUNCTION_NAMES, Value, compare, value_of
 
 _MAX_NESTING = 30
+_WORD = re.compile(rf"(?<![\\a-zA-Z])(?!(?:{FUNCTION_NAMES})(?![a-zA-Z]))[a-zA-Z]{{3,}}")
 _INTEGER = re.compile(r"-?\d{1,18}")
 _parsed = lru_cache(maxsize=4096)(value_of)  # candidates share their tasks
 
@@ -49,7 +50,12 @@ def compare_math(answer: str, reference: str) -> Grade | AlgebraQuestion:
 
 
 def equal_here(reference: Value, answer: Value) -> bool | None:
-    """Leaves whose equality needs no algebra; None for the others."""
+    """Leaves whose equality needs no algebra; None for the others.
+
+    Algebra would take words for products of letters: "not 0" = n o t 0 = 0.
+    """
+    if answer.number is None and _WORD.search(answer.text) and not _WORD.search(reference.text):
+        return False
     if reference.number is not None and answer.number is not None:
         return equal_numbers(reference.number, answer.number)
     return True if reference.text == answer.text else None

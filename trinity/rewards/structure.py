@@ -64,8 +64,8 @@ _BASE_NAMES = {
     "eleven": 11, "twelve": 12, "sixteen": 16,
 }  # fmt: skip
 _TEXT = re.compile(r"(?:\\text\s*\{[^{}]*\}\s*)+|\(?[A-Z]\)?")
-_FUNCTION_NAMES = "sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|pi|abs"
-_WORDS = re.compile(rf"(?!(?:{_FUNCTION_NAMES})\b)(?:[A-Za-z]{{3,}}|(?i:no|on|up|in)\b)(?:[ -][A-Za-z]+)*")
+FUNCTION_NAMES = "sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|pi|abs"
+_WORDS = re.compile(rf"(?!(?:{FUNCTION_NAMES})\b)(?:[A-Za-z]{{3,}}|(?i:no|on|up|in)\b)(?:[ -][A-Za-z]+)*")
 _TEXT_MARK = re.compile(r"\\text\s*\{([^{}]*)\}")
 _SIGN = r"(<|>|\\le(?![a-z])|\\ge(?![a-z]))"
 _BETWEEN = re.compile(rf"([^<>]+?)\s*{_SIGN}\s*{_NAME}\s*{_SIGN}\s*([^<>]+)")

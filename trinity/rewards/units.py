@@ -9,9 +9,11 @@ from collections.abc import Callable
 from trinity.rewards.latex import DEGREE, DOLLAR
 
 _CURRENCY = f"{DOLLAR}€£¥"
-_TEXT_UNIT = re.compile(r"\s*\\text\s*\{([^{}]*)\}\s*(?:\^\s*\{?\s*\d\s*\}?)?$")
+_POWER = r"\s*(?:\^\s*\{?\s*(?P<power>\d)\s*\}?)?$"
+_TEXT_UNIT = re.compile(rf"\s*\\text\s*\{{([^{{}}]*)\}}{_POWER}")
 _SIGN_UNIT = re.compile(rf"\s*([%{DEGREE}{_CURRENCY}])$")
-_WORDS = re.compile(r"(\s*)(([A-Za-z]{2,})[A-Za-z ./-]*?)\s*(?:\^\s*\{?\s*\d\s*\}?)?$")
+_WORDS = re.compile(rf"(\s*)(([A-Za-z]{{2,}})[A-Za-z ./-]*?){_POWER}")
+_SQUARE = re.compile(r"(square|sq\.?|cubic|cu\.?)\s+(.+)")
 _KNOWN = frozenset((
     "in", "ft", "yd", "mi", "mm", "cm", "dm", "km", "mg", "kg", "lb", "lbs", "oz", "ml", "hr", "hrs",
     "min", "mins", "sec", "secs", "mph", "kph", "usd", "eur", "deg", "rad", "sq", "cu", "inch", "inches",
@@ -23,8 +25,7 @@ _KNOWN = frozenset((
 ))  # fmt: skip
 _SHORTEST = 3
 _RATE = re.compile(
-    r"\s+((?:[ckm]?m|mi|ft|[mk]?g|mol|[kM]?J|N|W|V|m?L)/(?:s|h|hr|min|[ck]?m|k?g|mol|K|L|C|A))"
-    r"(?:\s*\^\s*\{?\s*\d\s*\}?)?$"
+    r"\s+((?:[ckm]?m|mi|ft|[mk]?g|mol|[kM]?J|N|W|V|m?L)/(?:s|h|hr|min|[ck]?m|k?g|mol|K|L|C|A))" + _POWER
 )
 _SIGNS = f"%{DEGREE}{_CURRENCY}"
 _LONGEST = 60
@@ -50,18 +51,22 @@ def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str | 
     found = _SIGN_UNIT.search(text) or _TEXT_UNIT.search(text)
     rest = text[: found.start()].strip() if found else ""
     if found and rest and (_LETTERS.search(found[1]) or found[1] in _SIGNS):
-        return rest, _one_spelling(found[1])
+        return rest, _one_spelling(found[1], found.groupdict().get("power"))
     if (rate := _RATE.search(text)) and is_number(text[: rate.start()].strip()):
-        return text[: rate.start()].strip(), _one_spelling(rate[1])
+        return text[: rate.start()].strip(), _one_spelling(rate[1], rate["power"])
     words = _WORDS.search(text, max(0, len(text) - _LONGEST))
     if words and is_number(text[: words.start()].strip()):
         known = words[3].lower() in _KNOWN
         if known or (words[1] and len(words[3]) >= _SHORTEST):
-            return text[: words.start()].strip(), _one_spelling(words[2])
+            return text[: words.start()].strip(), _one_spelling(words[2], words["power"])
     return text, None
 
 
-def _one_spelling(unit: str) -> str:
+def _one_spelling(unit: str, power: str | None = None) -> str:
     unit = unit.strip().lower().strip(".").strip()
+    if square := _SQUARE.fullmatch(unit):
+        return _one_spelling(square[2], "2" if square[1].startswith("s") else "3")
+    if power not in (None, "1"):
+        return f"{_one_spelling(unit)}^{power}"
     singular = unit[:-1] if len(unit) > 2 and unit.endswith("s") else unit
     return _SAME.get(singular, singular)
