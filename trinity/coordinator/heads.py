@@ -35,7 +35,7 @@ class Head(nn.Module, ABC):
     def forward(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., d) -> logits (..., L + roles)."""
 
-    def anneal(self, progress: float, step: int) -> None:  # noqa: B027 - most heads have nothing to anneal
+    def anneal(self, progress: float, step: int) -> None:
         """Hear before each training step how far training is: 0 at the start, 1 at its end."""
 
 
@@ -120,7 +120,7 @@ class SparseHead(Head):
     @property
     def temperature(self) -> Tensor:
         """τ, at this stage of training."""
-        scheduled = self._HOTTEST ** (1 - self._progress)
+        scheduled: float = self._HOTTEST ** (1 - self._progress)
         return (scheduled * self.log_temperature.exp()).clamp(1.0, self._HOTTEST)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -175,8 +175,8 @@ class BlockDiagonalHead(Head):
         sizes = [max(0, min(each, outputs - i * each)) for i in range(count)]
         if count > hidden_size or min(sizes, default=0) < 1:
             raise UserError(
-                f"The block-diagonal head's blocks is {count}, but {outputs} outputs of {hidden_size} dimensions "
-                f"can't be parted so; choose 2, or null for one block each."
+                f"The block-diagonal head's blocks is {count}, but {outputs} outputs of {hidden_size} "
+                "dimensions can't be parted so; choose 2, or null for one block each."
             )
         if count == outputs:
             self.stretches = [hidden_size // count + (i < hidden_size % count) for i in range(count)]

@@ -11,6 +11,13 @@ from torch import Tensor
 from trinity.errors import UserError
 
 
+def checked_sigma0(sigma0: float) -> float:
+    """The first step size. Raises UserError where it is not above 0."""
+    if not (math.isfinite(sigma0) and sigma0 > 0):
+        raise UserError(f"sigma0 must be above 0, not {sigma0}.")
+    return sigma0
+
+
 class EvolutionStrategy(torch.optim.Optimizer, ABC):
     """Maximises the fitness of theta without gradients, as a PyTorch optimizer.
 

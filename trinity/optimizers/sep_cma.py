@@ -1,7 +1,6 @@
 """Separable CMA-ES, evotorch's implementation behind `EvolutionStrategy`."""
 
 import logging
-import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping
@@ -10,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trinity.errors import UserError
-from trinity.optimizers.base import EvolutionStrategy
+from trinity.optimizers.base import EvolutionStrategy, checked_sigma0
 
 # Read by evotorch when it is imported: do not install handlers that announce each object made.
 os.environ.setdefault("EVOTORCH_VERBOSE_LEVEL", "-1")
@@ -53,10 +51,8 @@ class SepCMAES(EvolutionStrategy):
         seed: int | None = None,
     ) -> None:
         super().__init__(params, population_size=population_size)
-        if not (math.isfinite(sigma0) and sigma0 > 0):
-            raise UserError(f"sigma0 must be above 0, not {sigma0}.")
         self._has_seed = seed is not None
-        self._cmaes = _AskTellCMAES(self.n, self.population_size, sigma0)
+        self._cmaes = _AskTellCMAES(self.n, self.population_size, checked_sigma0(sigma0))
         self._cmaes.seed(seed or 0)
 
     def use_seed(self, seed: int) -> None:
