@@ -108,7 +108,7 @@ def test_the_state_holds_tensors_and_plain_values(make: Make) -> None:
 def test_another_optimizers_state_is_refused(make: Make) -> None:
     others = [other for other in STRATEGIES.values() if type(two_blocks(other)) is not type(two_blocks(make))]
     for other in others:
-        with pytest.raises(UserError, match="another optimizer saved it|resume with the config"):
+        with pytest.raises(UserError, match=r"another optimizer saved it|resume with the config"):
             two_blocks(make).load_state_dict(two_blocks(other).state_dict())
 
 

@@ -52,8 +52,8 @@ class BlockES(EvolutionStrategy):
             self.population_size += self.population_size % 2
         if antithetic and (self.population_size % 2 or self.population_size < 4):
             raise UserError(
-                f"population_size is {self.population_size}, but antithetic candidates come in pairs, at least "
-                "two of them; give it an even number."
+                f"population_size is {self.population_size}, but antithetic candidates come in pairs, at "
+                "least two of them; give it an even number."
             )
         self._antithetic = antithetic
         self._sizes = torch.tensor(self._blocks if blockwise else [self.n])
@@ -105,7 +105,8 @@ class BlockES(EvolutionStrategy):
 
     def _ask(self) -> Tensor:
         step = self.sigmas.repeat_interleave(self._sizes)
-        return (self._search["x"] + step * self._directions()).float()
+        x: Tensor = self._search["x"]
+        return (x + step * self._directions()).float()
 
     def _tell(self, fitness: Tensor) -> None:
         z = self._directions()

@@ -102,8 +102,8 @@ class PyCMAES(EvolutionStrategy):
             self._search.tell(fitness)
         if not torch.equal(self._mean(), state["mean"]):
             warnings.warn(
-                "pycma, told the checkpoint's fitness again, came to another mean: another version of it or of "
-                "numpy wrote the checkpoint, and the run will not end as the uninterrupted one would have.",
+                "pycma, told the checkpoint's fitness again, came to another mean: another version of it or "
+                "of numpy wrote the checkpoint, and the run will not end as the uninterrupted one would.",
                 stacklevel=1,
             )
 
