@@ -16,7 +16,9 @@ class JLogger(Callback):
 
     Tags: `J/population_mean`, `J/population_best`, `J/validation` (mean theta, in the generations that
     validate), `sigma`, `agent_share/*`, `role_share/*`, `turns`, tokens, cost, `trajectories/*` and the
-    cumulative `spent/*`. The history travels in the checkpoint, so a resumed run has the whole series.
+    cumulative `spent/*`. `by_trajectories/*` repeats J with the trajectories spent as the step, so that runs
+    of different optimizers, whose generations cost different sums, share one axis. The history travels in the
+    checkpoint, so a resumed run has the whole series.
     """
 
     def __init__(self) -> None:
@@ -24,9 +26,9 @@ class JLogger(Callback):
         self._validation: float | None = None
 
     @property
-    def j_series(self) -> list[float]:
-        """Population mean of J, by generation."""
-        return [row["J/population_mean"] for row in self.rows]
+    def j_series(self) -> list[float | None]:
+        """Population mean of J, by generation; None where the objective plays no policy, as imitation."""
+        return [row.get("J/population_mean") for row in self.rows]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep J of the mean theta for the row of the generation that it follows."""
@@ -47,9 +49,15 @@ class JLogger(Callback):
         self.rows.append(row)
         for logger in trainer.loggers:
             logger.log_metrics({k: v for k, v in row.items() if k != "generation"}, step=update.generation)
+            logger.log_metrics(self._by_trajectories(row), step=int(row["spent/trajectories"]))
         folder = trainer.log_dir  # asked by every process: they agree on it together
         if folder is not None and trainer.is_global_zero:
             self._write(Path(folder) / FILE_NAME)
+
+    @staticmethod
+    def _by_trajectories(row: dict[str, float]) -> dict[str, float]:
+        kinds = ("population_mean", "validation")
+        return {f"by_trajectories/J_{kind}": row[f"J/{kind}"] for kind in kinds if f"J/{kind}" in row}
 
     def _spent(self, tag: str) -> float:
         return self.rows[-1][tag] if self.rows else 0.0

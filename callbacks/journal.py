@@ -26,4 +26,4 @@ class TrajectoryJournal(Callback):
         if folder is None or self._journal is not None:
             return
         name = FILE_NAME if trainer.is_global_zero else f"journal-{trainer.global_rank}.jsonl"
-        self._journal = pl_module.journal = Journal(Path(folder) / name)
+        self._journal = pl_module.player.journal = Journal(Path(folder) / name)

@@ -31,9 +31,7 @@ class GenerationProgress(Callback):
             TextColumn("generation"),
             MofNCompleteColumn(),
             BarColumn(),
-            TextColumn(
-                "J {task.fields[j]:.3f}  validation {task.fields[validation]}  ${task.fields[cost]:.2f}"
-            ),
+            TextColumn("J {task.fields[j]}  validation {task.fields[validation]}  ${task.fields[cost]:.2f}"),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=self._console,
@@ -41,7 +39,7 @@ class GenerationProgress(Callback):
         self._progress.start()
         total = trainer.max_steps if trainer.max_steps > 0 else None
         self._task = self._progress.add_task(
-            "fit", total=total, completed=trainer.global_step, j=0.0, validation="-", cost=0.0
+            "fit", total=total, completed=trainer.global_step, j="-", validation="-", cost=0.0
         )
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -50,19 +48,20 @@ class GenerationProgress(Callback):
         update = pl_module.update
         if update is None:
             return
-        j = update.metrics.get("J/population_mean", float("nan"))
+        j = update.metrics.get("J/population_mean")
+        shown = "-" if j is None else f"{j:.3f}"
         self._spent += update.ledger.cost
         found = trainer.callback_metrics.get("J/validation")
         validation = "-" if found is None else f"{float(found):.3f}"
         if self._progress is None:
             self._console.print(
-                f"generation {trainer.global_step}/{trainer.max_steps}  J {j:.3f}  validation {validation}  "
+                f"generation {trainer.global_step}/{trainer.max_steps}  J {shown}  validation {validation}  "
                 f"${self._spent:.2f}",
                 highlight=False,
             )
         else:
             self._progress.update(
-                self._task, completed=trainer.global_step, j=j, validation=validation, cost=self._spent
+                self._task, completed=trainer.global_step, j=shown, validation=validation, cost=self._spent
             )
 
     def state_dict(self) -> dict[str, Any]:

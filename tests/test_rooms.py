@@ -27,11 +27,19 @@ ALLOWED_MODULES = {
     "ranks": set[str](),
     "data": {"trinity.tasks."},
     "settings": {"trinity.coordinator.", "trinity.episode."},
-    "module": ROOMS | {"trinity.data", "trinity.ranks", "trinity.settings"},
+    "player": {
+        "trinity.episode.",
+        "trinity.pool.",
+        "trinity.rewards.rewards",
+        "trinity.tasks.task",
+        "trinity.ranks",
+    },
+    "module": ROOMS | {"trinity.data", "trinity.player", "trinity.ranks", "trinity.settings"},
     "grading": ROOMS,
     "caching": ROOMS,
     "local_servers": set[str](),
-    "cli": ROOMS | {"trinity.data", "trinity.module", "callbacks."},
+    "configs": set[str](),
+    "cli": ROOMS | {"trinity.configs", "trinity.data", "trinity.module", "callbacks."},
 }
 INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"
 CALLBACKS = ROOMS | {"trinity.data", "trinity.module"}

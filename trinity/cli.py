@@ -24,6 +24,7 @@ from callbacks.j_logger import JLogger
 from callbacks.journal import TrajectoryJournal
 from callbacks.progress import GenerationProgress
 from callbacks.uniform import UniformPolicyCheck
+from trinity.configs import expand
 from trinity.data import TaskDataModule
 from trinity.errors import UserError
 from trinity.evaluation.forecast import Forecast, Part
@@ -232,7 +233,7 @@ def run(argv: Sequence[str], stack: ExitStack) -> TrinityCLI:
     _quiet()
     return TrinityCLI(
         stack,
-        args=["fit", *argv],
+        args=["fit", *expand(argv)],
         trainer_defaults=_TRAINER_DEFAULTS,
         seed_everything_default=0,
         parser_class=_Parser,

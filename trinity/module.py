@@ -1,10 +1,8 @@
 """CoordinatorModule: the SVF-adapted small language model and its head, trained by an objective."""
 
-import asyncio
-import uuid
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,34 +14,30 @@ from torch.optim import Optimizer
 from trinity.coordinator.coordinator import Coordinator
 from trinity.coordinator.encoding import TranscriptEncoder
 from trinity.coordinator.engine import Engine, EngineSettings
+from trinity.coordinator.gradients import LogitGradients
 from trinity.coordinator.heads import Head, LinearHead
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.slm import SLMConfig, load_slm
 from trinity.coordinator.svf import decompose
 from trinity.data import TaskDataModule
-from trinity.episode.calls import Calls
-from trinity.episode.journal import Journal
-from trinity.episode.policy import Policy, Selection
-from trinity.episode.records import from_record, to_record
-from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
-from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
+from trinity.episode.policy import OneAgentEach, Policy, Selection
+from trinity.episode.rollout import Draw, EpisodeSettings
+from trinity.episode.scheduler import Failure, Graded, Job
 from trinity.errors import UserError
-from trinity.objectives.base import Objective, Update
+from trinity.objectives.base import TRAINING_STAGES, Objective, Update
 from trinity.objectives.evolution import Evolution
 from trinity.objectives.ledger import account
+from trinity.objectives.means import TrajectoryMeans
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.sep_cma import SepCMAES
-from trinity.pool.base import DecodeParameters, Pool
-from trinity.pool.budget import Budget, Meter, Spent
-from trinity.pool.cache import CacheSettings, CompletionCache
-from trinity.pool.reliable import ReliablePool
+from trinity.player import Player
+from trinity.pool.base import Pool
+from trinity.pool.budget import Budget
+from trinity.pool.cache import CacheSettings
 from trinity.ranks import Ranks
 from trinity.rewards.rewards import Rewards
 from trinity.settings import BlockScales, Extraction, SelectionSettings, SVFSettings
 from trinity.tasks.task import Task
-
-_JUDGE_DECODE = DecodeParameters(max_tokens=2048)
-
 
 OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
 HeadFactory = Callable[[int, int], Head]
@@ -97,16 +91,10 @@ class CoordinatorModule(LightningModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if concurrency < 1:
-            raise UserError(f"model.concurrency is {concurrency}, but must allow at least 1 call; raise it.")
         self.automatic_optimization = False
+        graders = rewards if rewards is not None else Rewards()
+        self.player = Player(pool, episode, graders, cache, budget, concurrency)
         self.pool = pool
-        self.cache_settings = cache
-        self.budget = budget
-        self.run_id = uuid.uuid4().hex
-        self._cache: CompletionCache | None = None
-        self._meter = Meter(budget)
-        self._calls_pool: ReliablePool | None = None
         self.slm_config = slm
         self.extraction = extraction
         self.svf_settings = svf
@@ -117,14 +105,12 @@ class CoordinatorModule(LightningModule):
         self.objective = objective if objective is not None else Evolution()
         self.episode = episode
         self.selection = selection
-        self.concurrency = concurrency
         self.torch_threads = torch_threads
         self.seed = seed
+        self.training_means = TrajectoryMeans(pool.agents)
+        self.validation_means = TrajectoryMeans(pool.agents)
         self.update: Update | None = None
-        self.journal: Journal | None = None
         self._coordinator: Coordinator | None = None
-        self._rewards = rewards if rewards is not None else Rewards()
-        self._runner = asyncio.Runner()
 
     @property
     def coordinator(self) -> Coordinator:
@@ -141,17 +127,9 @@ class CoordinatorModule(LightningModule):
     def prepare(self, data: TaskDataModule) -> None:
         """Find mistakes before anything is paid for, then load the model.
 
-        Raises UserError for a pool that can't be used, a task that no answer could be graded on, and what
-        `configure_model` raises.
+        Raises UserError for what `Player.prepare` and `configure_model` raise it.
         """
-        self._open().check()
-        if self._rewards.judge is not None and self._rewards.judge not in self.pool.agents:
-            raise UserError(
-                f"rewards.judge is {self._rewards.judge!r}, but the pool holds "
-                f"{', '.join(self.pool.agents)}; name one of them, or leave it out."
-            )
-        for task in (*data.splits.train, *data.splits.validation, *data.splits.test):
-            self._rewards.check(task)
+        self.player.prepare((*data.splits.train, *data.splits.validation, *data.splits.test))
         self.configure_model()
 
     def configure_model(self) -> None:
@@ -189,7 +167,7 @@ class CoordinatorModule(LightningModule):
             settings=self.engine_settings,
             full_because="the scales of the token embeddings change every layer" if whole else None,
         )
-        layout = ParameterLayout.of(self._blocks(), self._scales())
+        layout = ParameterLayout.of(self.blocks(), self._scales())
         self._coordinator = Coordinator(encoder, engine, svf, head, layout, self.extraction.hidden_norm)
         self.initial_theta = self.theta()
 
@@ -197,18 +175,18 @@ class CoordinatorModule(LightningModule):
         """Pin the threads again (Lightning's launcher of several processes sets a number of its own), and
         share budget and paces among the processes."""
         self._pin_threads()
-        ranks = Ranks.here()
-        if ranks.count > 1:
-            self.run_id = str(ranks.gather(self.run_id)[0])
-        self._open().share_with(ranks.count)
-        if self._cache is not None:
-            self._cache.use_run(self.run_id)
+        self.player.share()
 
     def _pin_threads(self) -> None:
         if self.torch_threads is not None:
             torch.set_num_threads(self.torch_threads)
 
-    def _blocks(self) -> dict[str, nn.Parameter]:
+    @property
+    def agents(self) -> int:
+        """L, the size of the pool."""
+        return len(self.pool.agents)
+
+    def blocks(self) -> dict[str, nn.Parameter]:
         """theta's blocks by name, in their order."""
         blocks = {f"head.{name}": parameter for name, parameter in self.head.named_parameters()}
         if self.svf_settings.enabled:
@@ -217,34 +195,57 @@ class CoordinatorModule(LightningModule):
 
     def _scales(self) -> dict[str, float]:
         return {
-            name: self.block_scales.svf if name == "svf" else self.block_scales.head
-            for name in self._blocks()
+            name: self.block_scales.svf if name == "svf" else self.block_scales.head for name in self.blocks()
         }
 
     def theta(self) -> Tensor:
         """The parameters as one vector (n,), float32, on the CPU: the mean of the search."""
-        return self.layout.pack(self._blocks()).detach().to("cpu", torch.float32, copy=True)
+        return self.layout.pack(self.blocks()).detach().to("cpu", torch.float32, copy=True)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimizer over theta's blocks, each a parameter group with its scale."""
+        """The optimizer over theta's blocks, each a parameter group with its scale.
+
+        An optimizer that follows gradients gets its learning rate in units of x, like the step size of an
+        evolution strategy: block b learns at scale_b times the rate.
+        """
         scales = self._scales()
-        groups = [{"params": [p], "scale": scales[name]} for name, p in self._blocks().items()]
+        groups = [{"params": [p], "scale": scales[name]} for name, p in self.blocks().items()]
         optimizer = self.optimizer_factory(groups)  # type: ignore[arg-type]
         if isinstance(optimizer, EvolutionStrategy):
             optimizer.use_seed(self.seed)
+            return optimizer
+        for (
+            group
+        ) in optimizer.param_groups:  # gradients know theta only: a step in units of x is scale times it
+            group["lr"] *= group["scale"]
         return optimizer
 
     def training_step(self, batch: list[Task], batch_idx: int) -> None:
         """One update; see `update` for what it did."""
         generation = self.trainer.global_step
+        progress = min(1.0, generation / self.trainer.max_steps) if self.trainer.max_steps > 0 else 0.0
+        for head in (self.head, self.coordinator.head):
+            head.anneal(progress, generation)
         optimizer: Any = self.optimizers()
-        self.update = self.objective.step(self, optimizer, batch, generation)
+        update = self.objective.step(self, optimizer, batch, generation)
+        means = self._means(self.training_means, update.ledger.kept)
+        means.pop("J", None)  # what J of a training step is, the objective says
+        self.update = replace(update, metrics={**update.metrics, **means})
 
     def validation_step(self, batch: list[Task], batch_idx: int) -> None:
         """J of the mean theta, as evaluated, on the validation tasks."""
         results = self.play(self.theta()[None], batch, stage="validation", generation=0)
-        ledger = account(results, max_dropped_share=1.0)
-        self.log("J/validation", ledger.mean_reward, logger=False, batch_size=len(batch))
+        means = self._means(self.validation_means, account(results, max_dropped_share=1.0).kept)
+        self.log("J/validation", means["J"], logger=False, batch_size=len(batch))
+
+    @staticmethod
+    def _means(metric: TrajectoryMeans, graded: Sequence[Graded]) -> dict[str, float]:
+        """Every process knows all trajectories, and adds its share of them."""
+        ranks = Ranks.here()
+        metric.reset()
+        metric.update(graded[ranks.rank :: ranks.count])
+        means: dict[str, float] = metric.compute()
+        return means
 
     def play(
         self,
@@ -254,11 +255,13 @@ class CoordinatorModule(LightningModule):
         stage: str,
         generation: int,
         shared_draws: bool = True,
+        copies: int = 1,
     ) -> list[Graded | Failure]:
-        """One trajectory for each candidate of thetas (lambda, n) and task, task by task.
+        """`copies` trajectories for each candidate of thetas (lambda, n) and task, task by task.
 
         The processes of a distributed run share the candidates, and all of them get all results: each has to
-        call this. `stage` "train" takes the training selection, any other the evaluation's.
+        call this. `stage` "train" or "again" takes the training selection, any other the evaluation's;
+        several copies, whose only difference is chance, are always sampled.
 
         Raises UserError on every process where one of them does, and BudgetReachedError where the budget
         allows no more trajectories.
@@ -270,34 +273,37 @@ class CoordinatorModule(LightningModule):
                 "share; set fewer devices or num_nodes, or a larger population_size."
             )
         self.coordinator.load(thetas)
-        selection = self.selection.training if stage == "train" else self.selection.evaluation
-        candidates = range(len(thetas))
-        draws = [Draw(self.seed, stage, generation, None if shared_draws else c) for c in candidates]
+        training = stage in TRAINING_STAGES
+        selection = self.selection.training if training else self.selection.evaluation
         # Task by task, so that what the engine keeps of a task's transcripts is used while it is there.
-        jobs = [Job(task, c, draws[c]) for task in tasks for c in candidates]
-        if stage == "train":
-            self._meter.count_trajectories(len(jobs) // ranks.count)
-        if ranks.count == 1:
-            return self.run(self.coordinator, jobs, selection)
-        mine = ranks.share([job.candidate for job in jobs])
-        try:
-            played = self.run(self.coordinator, [jobs[i] for i in mine], selection, share=ranks.count)
-        except UserError as error:
-            return self._gathered(ranks, len(jobs), {}, str(error))
-        return self._gathered(ranks, len(jobs), dict(zip(mine, played, strict=True)), None)
+        jobs = [
+            Job(task, c, Draw(self.seed, stage, generation, c * copies + copy if apart else None))
+            for apart in [copies > 1 or not shared_draws]
+            for task in tasks
+            for c in range(len(thetas))
+            for copy in range(copies)
+        ]
+        if training:
+            self.player.count(len(jobs))
+        chosen: Selection = "sample" if copies > 1 else selection
+        return self.player.play_together(self.coordinator, jobs, chosen, self.coordinator.encoder.clip)
 
-    @staticmethod
-    def _gathered(
-        ranks: Ranks, jobs: int, played: dict[int, Graded | Failure], error: str | None
+    def play_agents(
+        self, tasks: Sequence[Task], *, stage: str, samples: int, generation: int
     ) -> list[Graded | Failure]:
-        """All ranks' results in the order of the jobs. Raises UserError where any rank met one."""
-        records = [[i, to_record(result)] for i, result in played.items()]
-        everything = ranks.gather({"error": error, "records": records})
-        for found in everything:
-            if found["error"] is not None:
-                raise UserError(found["error"])
-        by_job = {i: from_record(record) for found in everything for i, record in found["records"]}
-        return [by_job[i] for i in range(jobs)]
+        """`samples` single Worker turns of each agent on each task; candidate i is agent i.
+
+        All processes of a distributed run get all results. Raises as `play` does.
+        """
+        jobs = [
+            Job(task, agent, Draw(self.seed, f"{stage}-{sample}", generation))
+            for task in tasks
+            for agent in range(len(self.pool.agents))
+            for sample in range(samples)
+        ]
+        self.player.count(len(jobs))
+        policy = OneAgentEach(len(self.pool.agents))
+        return self.player.play_together(policy, jobs, "argmax", self.coordinator.encoder.clip, 1)
 
     def run(
         self,
@@ -305,45 +311,26 @@ class CoordinatorModule(LightningModule):
         jobs: Sequence[Job[Task]],
         selection: Selection,
         max_turns: int | None = None,
-        *,
-        share: int = 1,
     ) -> list[Graded | Failure]:
-        """Trajectories of any policy on this module's pool, by this process alone.
+        """Trajectories of any policy on this module's pool, by this process alone."""
+        return self.player.play(policy, jobs, selection, self.coordinator.encoder.clip, max_turns)
 
-        `max_turns` overrides the episode's; `share` processes at work divide the limits on calls.
-        """
-        settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
-        calls = Calls(self._open(), self.concurrency, share)
-        if self._rewards.judge is not None:
-            judge = list(self.pool.agents).index(self._rewards.judge)
-            self._rewards.judge_by(calls.asker(judge, _JUDGE_DECODE))
-        rollout = Rollout(
-            policy,
-            calls,
-            settings,
-            self.coordinator.encoder.clip,
-            selection,
-        )
-        return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade, self._finished))
+    def gradients(self) -> LogitGradients:
+        """The logits at the present theta, differentiable, and the gradients that their backward passes
+        leave."""
+        return LogitGradients(self.coordinator, self.blocks())
 
-    def _finished(self, draw: Draw, result: Graded | Failure) -> None:
-        if self.journal is not None:
-            self.journal.add(draw, result)
-
-    def _open(self) -> ReliablePool:
-        """The pool behind its cache, budget and retries; made once, when it is first needed."""
-        if self._calls_pool is None:
-            settings = self.cache_settings
-            replay = settings is not None and settings.mode == "replay"
-            if settings is not None:
-                self._cache = CompletionCache(settings.path, self.run_id, read_only=replay)
-            self._calls_pool = ReliablePool(self.pool, self._cache, replay=replay, meter=self._meter)
-        return self._calls_pool
+    def features(self, tasks: Sequence[Task]) -> Tensor:
+        """The unadapted model's normalised hidden states (tasks, d) at the tasks' queries, on the CPU."""
+        coordinator = self.coordinator
+        found = [coordinator.original_hidden(coordinator.encoder.encode([task.query])) for task in tasks]
+        return torch.stack(found).cpu()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Record what a bit-for-bit continuation also depends on."""
         checkpoint["trinity"] = self._conditions()
-        checkpoint["spent"] = {"run": self.run_id, "amounts": asdict(self._meter.total)}
+        checkpoint["spent"] = self.player.spent()
+        checkpoint["objective"] = self.objective.state()
 
     def _conditions(self) -> dict[str, int]:
         return {"torch_threads": torch.get_num_threads(), "seed": self.seed}
@@ -357,7 +344,8 @@ class CoordinatorModule(LightningModule):
                 f"The checkpoint holds parameters of shapes {theirs}, but this config makes {ours}; "
                 "use the config.yaml of the run that wrote it."
             )
-        self._go_on_spending(checkpoint.get("spent"))
+        self.player.go_on(checkpoint["spent"])
+        self.objective.load_state(checkpoint["objective"])
         for name, ours_now in self._conditions().items():
             written = checkpoint["trinity"][name]
             if written != ours_now:
@@ -367,25 +355,8 @@ class CoordinatorModule(LightningModule):
                     stacklevel=1,
                 )
 
-    def _go_on_spending(self, spent: dict[str, Any] | None) -> None:
-        """The budget holds for the whole run: what was spent after the checkpoint is known from the cache."""
-        if spent is None:
-            return
-        self.run_id, known = spent["run"], Spent(**spent["amounts"])
-        self._open()
-        if self._cache is not None:
-            self._cache.use_run(self.run_id)
-            known = known.at_least(Spent(*self._cache.spent(self.run_id)))
-        self._meter.total = known
-
     def close(self) -> None:
         """Let go of connections, processes and threads."""
-        self._runner.run((self._calls_pool or self.pool).aclose())
-        self._runner.close()
-        if self._cache is not None:
-            self._cache.close()
-        if self.journal is not None:
-            self.journal.close()
-        self._rewards.close()
+        self.player.close()
         if self._coordinator is not None:
             self._coordinator.close()

@@ -1,6 +1,7 @@
 """Transcript -> agent logits and role logits, for every candidate of a population."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -40,6 +41,8 @@ class Candidate:
         self._scales = tensors.pop("svf", None)
         self._adapt = adapt
         self.head = {name.removeprefix("head."): value for name, value in tensors.items()}
+        # One transcript may be decided on many times: by trajectories that have not parted yet.
+        self.hidden: dict[Encoded, Tensor] = {}
 
     @cached_property
     def adapted(self) -> Adapted:
@@ -77,8 +80,9 @@ class Coordinator:
         self.engine = engine
         self.svf = svf
         self.layout = layout
-        self._head = head
-        self._hidden_norm: HiddenNorm = hidden_norm
+        # A copy of its own: what is played is what is deployed, whatever mode a trainer puts the module in.
+        self.head = deepcopy(head).eval().requires_grad_(False)
+        self.hidden_norm: HiddenNorm = hidden_norm
         self._population: list[Candidate] = []
         self._original = engine.adapt({}, tails=engine.tails())
         self._hidden = LeastRecentlyUsed[Tensor](_HIDDEN_CACHE_BYTES)
@@ -102,14 +106,21 @@ class Coordinator:
         chosen = self._population[candidate]
         # Heads are small and live where theta does, also where the language model is on a GPU.
         hidden = self.hidden(chosen, self.encoder.encode(segments)).cpu()
-        z = torch.func.functional_call(self._head, chosen.head, (hidden,)).double()
-        agents, roles = split_logits(z, self._head.agents)
+        z = torch.func.functional_call(self.head, chosen.head, (hidden,)).double()
+        agents, roles = split_logits(z, self.head.agents)
         return agents.numpy(), roles.numpy()
 
     def hidden(self, candidate: Candidate, encoded: Encoded) -> Tensor:
-        """The normalised hidden state (d,). Without SVF it is the same for all candidates, and kept."""
+        """The normalised hidden state (d,), kept. Without SVF it is the same for all candidates."""
         if self.svf is not None:
-            return normalise_hidden(self.engine.hidden(encoded, candidate.adapted), self._hidden_norm)
+            if encoded not in candidate.hidden:
+                hidden = self.engine.hidden(encoded, candidate.adapted)
+                candidate.hidden[encoded] = normalise_hidden(hidden, self.hidden_norm)
+            return candidate.hidden[encoded]
+        return self.original_hidden(encoded)
+
+    def original_hidden(self, encoded: Encoded) -> Tensor:
+        """The normalised hidden state (d,) of the unadapted model, kept."""
         found = self._hidden.get(encoded)
         if found is None:
             found = self._original_hidden(encoded)
@@ -118,7 +129,7 @@ class Coordinator:
 
     @for_later
     def _original_hidden(self, encoded: Encoded) -> Tensor:
-        return normalise_hidden(self.engine.hidden(encoded, self._original), self._hidden_norm)
+        return normalise_hidden(self.engine.hidden(encoded, self._original), self.hidden_norm)
 
     def close(self) -> None:
         """End the decision thread."""

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from trinity.episode.roles import Role
 from trinity.errors import UserError
 
 Selection = Literal["sample", "argmax"]
@@ -30,6 +31,21 @@ class Policy(Protocol):
 
     async def logits(self, position: Position, segments: Sequence[str]) -> tuple[Logits, Logits]:
         """Agent logits (L,) and role logits (3,) for a transcript given as its segments."""
+
+
+class OneAgentEach:
+    """Candidate i always asks agent i, as a Worker."""
+
+    def __init__(self, agents: int) -> None:
+        self._agents = agents
+
+    async def logits(self, position: Position, segments: Sequence[str]) -> tuple[Logits, Logits]:
+        """Certain of agent i and of the Worker."""
+        agents = np.full(self._agents, -np.inf)
+        agents[position.candidate] = 0.0
+        roles = np.full(len(Role), -np.inf)
+        roles[Role.WORKER] = 0.0
+        return agents, roles
 
 
 def probabilities(logits: Logits) -> Logits:

@@ -46,6 +46,14 @@ class EpisodeSettings:
     verifier_first: Literal["continue", "end"] = "continue"
     decode: DecodeParameters = field(default_factory=DecodeParameters)
 
+    def named_role(self, transcript: Transcript) -> Role | None:
+        """The role of the next turn where the newest one, a Thinker's, fixes it."""
+        last = transcript.turns[-1] if transcript.turns else None
+        if not self.thinker_names_role or last is None or last.role is not Role.THINKER:
+            return None
+        role = named_role(last.completion.text)
+        return role if role is not None and role.name.lower() in self.roles else None
+
     @cached_property
     def offered(self) -> tuple[bool, ...]:
         """Whether each role is on offer."""
@@ -183,7 +191,7 @@ class Rollout:
         segments = transcript.segments(self.settings.router_view)
         agent_logits, role_logits = await self.policy.logits(Position(candidate, task.id, number), segments)
         agent, agent_p = choose(agent_logits, self.selection, draw.uniform(task.id, number, "agent"))
-        named = self._named_role(transcript)
+        named = self.settings.named_role(transcript)
         if named is None:
             masked = self._mask(role_logits)
             index, role_p = choose(masked, self.selection, draw.uniform(task.id, number, "role"))
@@ -198,13 +206,6 @@ class Rollout:
         shown = self.clip(completion.text, self.settings.max_output_tokens)
         judgement = parse_judgement(completion.text) if role is Role.VERIFIER else None
         return Turn(agent, role, completion, shown, judgement, agent_p, role_p)
-
-    def _named_role(self, transcript: Transcript) -> Role | None:
-        last = transcript.turns[-1] if transcript.turns else None
-        if not self.settings.thinker_names_role or last is None or last.role is not Role.THINKER:
-            return None
-        role = named_role(last.completion.text)
-        return role if role is not None and role.name.lower() in self.settings.roles else None
 
     def _mask(self, role_logits: Logits) -> Logits:
         offered = self.settings.offered

@@ -17,6 +17,7 @@ from trinity.evaluation.statistics import Estimate, Rewards, paired_difference, 
 from trinity.tasks.task import Task
 
 FILE_NAME = "summary.json"
+HELD_OUT_NAME = "held_out.json"
 
 
 def theta_sha256(theta: Tensor) -> str:
@@ -43,7 +44,7 @@ class Report:
         tasks: the held-out tasks.
         theta: the final mean.
         seed: the run's seed.
-        j_series: population mean of J, by generation.
+        j_series: population mean of J, by generation; None where there is none.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Report:
         tasks: Sequence[Task],
         theta: Tensor,
         seed: int,
-        j_series: Sequence[float],
+        j_series: Sequence[float | None],
     ) -> None:
         self._comparison = comparison
         self._by_domain, self._domain_agents = comparison.best_by_domain(tasks)
@@ -133,7 +134,12 @@ class Report:
         return found
 
     def write(self, folder: Path) -> Path:
-        """Write summary.json into the run folder; returns its path."""
+        """Write summary.json and held_out.json into the run folder; returns the first one's path.
+
+        held_out.json has every policy's reward on every held-out task, for paired comparisons between runs.
+        """
         path = folder / FILE_NAME
+        held_out = {label: dict(rewards) for label, rewards in self._policies().items()}
+        (folder / HELD_OUT_NAME).write_text(json.dumps(held_out, indent=1) + "\n")
         path.write_text(json.dumps(self.summary(), indent=2) + "\n")
         return path

@@ -1,25 +1,75 @@
 """The interface of an objective: one minibatch of tasks -> one update of the parameters."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trinity.episode.rollout import EpisodeSettings
 from trinity.episode.scheduler import Failure, Graded
 from trinity.objectives.ledger import Ledger
 from trinity.tasks.task import Task
+
+TRAINING_STAGES = ("train", "again")
+"""The stages whose trajectories take the training selection."""
+
+
+class Gradients(Protocol):
+    """Logits of the present theta, differentiable (see `trinity.coordinator.gradients`)."""
+
+    def logits(self, segments: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Agent logits (L,) and role logits (3,), float64, for one transcript."""
+
+    def gradients(self) -> dict[str, Tensor]:
+        """What the backward passes left, by block of theta."""
 
 
 class Arena(Protocol):
     """Where candidates play; `CoordinatorModule` is one."""
 
+    @property
+    def episode(self) -> EpisodeSettings:
+        """The rules of a trajectory."""
+
+    @property
+    def head(self) -> nn.Module:
+        """The head: hidden states (..., d) -> logits (..., L + 3)."""
+
+    @property
+    def agents(self) -> int:
+        """L."""
+
+    def blocks(self) -> dict[str, nn.Parameter]:
+        """theta's blocks by name: `head.*`, `svf`."""
+
+    def theta(self) -> Tensor:
+        """theta (n,), on the CPU."""
+
     def play(
-        self, thetas: Tensor, tasks: Sequence[Task], *, stage: str, generation: int, shared_draws: bool
+        self,
+        thetas: Tensor,
+        tasks: Sequence[Task],
+        *,
+        stage: str,
+        generation: int,
+        shared_draws: bool = True,
+        copies: int = 1,
     ) -> list[Graded | Failure]:
-        """One trajectory for each candidate of thetas (lambda, n) and task, in any order."""
+        """`copies` trajectories for each candidate of thetas (lambda, n) and task, in any order."""
+
+    def play_agents(
+        self, tasks: Sequence[Task], *, stage: str, samples: int, generation: int
+    ) -> list[Graded | Failure]:
+        """`samples` single Worker turns of each agent on each task; candidate i is agent i."""
+
+    def gradients(self) -> Gradients:
+        """Differentiable logits."""
+
+    def features(self, tasks: Sequence[Task]) -> Tensor:
+        """Hidden states (tasks, d) of the unadapted model at the tasks' queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +90,10 @@ class Objective(ABC):
     @abstractmethod
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """Make one update. Raises UserError where too many trajectories could not be finished."""
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold beside the optimizer's state, in tensors and plain values."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - most have none
+        """Take up what `state` gave."""

@@ -1,5 +1,6 @@
 """Where every trajectory of a generation went: trajectories = right + wrong + dropped."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trinity.episode.roles import Role
 from trinity.episode.scheduler import Failure, Graded, most_common
 from trinity.errors import UserError
 
@@ -48,8 +48,8 @@ class Ledger:
 
     @property
     def mean_reward(self) -> float:
-        """J over everything kept."""
-        return self.right / len(self.kept)
+        """J over everything kept; NaN where that is nothing."""
+        return self.right / len(self.kept) if self.kept else math.nan
 
     @property
     def cost(self) -> float:
@@ -66,17 +66,11 @@ class Ledger:
         return total / count
 
     def metrics(self, agents: Sequence[str]) -> dict[str, float]:
-        """Means over the kept trajectories, counts, and what all finished ones cost, by log tag."""
+        """Counts, and what all finished trajectories cost, by log tag; for means see `TrajectoryMeans`."""
         turns = [turn for graded in self.kept for turn in graded.trajectory.turns]
-        paths = [graded.trajectory for graded in self.kept]
-        finished = paths + [graded.trajectory for graded in self.lost]
-        accepted = sum(path.stop == "accepted" for path in paths)
+        finished = [graded.trajectory for graded in (*self.kept, *self.lost)]
         cut = sum(turn.completion.finish_reason == "length" for turn in turns)
         return {
-            "turns": len(turns) / len(paths),
-            "confidence/agent": sum(turn.agent_probability for turn in turns) / len(turns),
-            "confidence/role": sum(turn.role_probability for turn in turns) / len(turns),
-            "accepted_share": accepted / len(paths),
             "prompt_tokens": float(sum(path.prompt_tokens for path in finished)),
             "completion_tokens": float(sum(path.completion_tokens for path in finished)),
             "cost_usd": self.cost,
@@ -96,26 +90,27 @@ class Ledger:
             "trajectories/dropped": float(self.dropped),
             "trajectories/failed": float(self.failures.total()),
             **{f"failures/{agent}/{cause}": float(n) for (agent, cause), n in self.failures.items()},
-            **{
-                f"agent_share/{a}": sum(t.agent == i for t in turns) / len(turns)
-                for i, a in enumerate(agents)
-            },
-            **{f"role_share/{r.title}": sum(t.role is r for t in turns) / len(turns) for r in Role},
         }
 
 
-def account(results: Sequence[Graded | Failure], max_dropped_share: float) -> Ledger:
-    """Drop the tasks that any candidate failed on, for all candidates.
-
-    Raises UserError where more than `max_dropped_share` of the trajectories would be dropped, or all.
-    """
+def settle(results: Sequence[Graded | Failure]) -> Ledger:
+    """Drop the tasks that any candidate failed on, for all candidates."""
     failed = [result for result in results if isinstance(result, Failure)]
     failed_tasks = {failure.task_id for failure in failed}
     finished = [result for result in results if isinstance(result, Graded)]
     kept = [graded for graded in finished if graded.task_id not in failed_tasks]
     lost = [graded for graded in finished if graded.task_id in failed_tasks]
-    ledger = Ledger(kept, lost, Counter((f.agent, f.cause) for f in failed), sum(f.cost for f in failed))
-    if ledger.dropped > max_dropped_share * len(results) or not kept:
+    return Ledger(kept, lost, Counter((f.agent, f.cause) for f in failed), sum(f.cost for f in failed))
+
+
+def account(results: Sequence[Graded | Failure], max_dropped_share: float) -> Ledger:
+    """As `settle`, where enough is left.
+
+    Raises UserError where more than `max_dropped_share` of the trajectories would be dropped, or all.
+    """
+    ledger = settle(results)
+    if ledger.dropped > max_dropped_share * len(results) or not ledger.kept:
+        failed = [result for result in results if isinstance(result, Failure)]
         raise UserError(
             f"{ledger.dropped} of {len(results)} trajectories were lost to infrastructure failures "
             f"({most_common(failed)}), but at most a share of {max_dropped_share} may be; mend the cause "

@@ -1,0 +1,155 @@
+"""REINFORCE: the policy gradient of sampled trajectories (Williams 1992)."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from trinity.episode.rollout import EpisodeSettings, Trajectory
+from trinity.episode.transcript import Transcript
+from trinity.errors import UserError
+from trinity.objectives.base import Arena, Gradients, Objective, Update
+from trinity.objectives.ledger import account
+from trinity.optimizers.base import EvolutionStrategy
+from trinity.tasks.task import Task
+
+
+class Reinforce(Objective):
+    """One step: `samples` trajectories on each of the m tasks, then one step along their policy gradient.
+
+    The gradient of J is estimated by (1/N) Σ_i (R_i - b_i) ∇ log π(trajectory i), where log π sums the
+    logarithms of all its choices of agent and of role, and b_i is the mean reward of the other trajectories
+    of the batch (leave-one-out, which leaves the estimate unbiased). It reaches the head and the
+    singular-value scales. Trajectories are sampled, each with draws of its own.
+
+    Args:
+        samples: trajectories of a task; None is ceil(4 + 3 ln n), the population size of an evolution
+            strategy: so both take as many a step, 16 x 33 = 528.
+        entropy_bonus: weight of the mean entropy of the choices' distributions in what is maximised.
+        max_gradient_norm: longer gradients are scaled to this norm, in units of x; None leaves them.
+        max_dropped_share: as for `Evolution`.
+    """
+
+    def __init__(
+        self,
+        samples: int | None = None,
+        entropy_bonus: float = 0.0,
+        max_gradient_norm: float | None = 1.0,
+        max_dropped_share: float = 0.25,
+    ) -> None:
+        if samples is not None and samples < 2:
+            raise UserError(f"objective.samples is {samples}, but must be at least 2; raise it.")
+        if max_gradient_norm is not None and not max_gradient_norm > 0:
+            raise UserError(f"objective.max_gradient_norm is {max_gradient_norm}, but must be above 0.")
+        self.samples = samples
+        self.entropy_bonus = entropy_bonus
+        self.max_gradient_norm = max_gradient_norm
+        self.max_dropped_share = max_dropped_share
+
+    def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
+        """See `Objective.step`."""
+        if isinstance(getattr(optimizer, "optimizer", optimizer), EvolutionStrategy):
+            raise UserError(
+                "The objective Reinforce needs an optimizer that follows gradients, such as Adam, not "
+                "an evolution strategy; change model.optimizer or model.objective."
+            )
+        theta = arena.theta()
+        samples = self.samples or math.ceil(4 + 3 * math.log(len(theta)))
+        results = arena.play(theta[None], tasks, stage="train", generation=generation, copies=samples)
+        ledger = account(results, self.max_dropped_share)
+        advantages = leave_one_out([graded.reward for graded in ledger.kept])
+        gradients = arena.gradients()
+        entropy = accumulate(
+            gradients,
+            [graded.trajectory for graded in ledger.kept],
+            [advantage / len(advantages) for advantage in advantages],
+            {task.id: task.query for task in tasks},
+            arena.episode,
+            self.entropy_bonus,
+        )
+        norm = self._apply(gradients.gradients(), arena, optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+        metrics = {
+            "J/population_mean": ledger.mean_reward,
+            "reinforce/gradient_norm": norm,
+            "reinforce/entropy": entropy,
+        }
+        return Update(generation, ledger, metrics)
+
+    def _apply(self, found: dict[str, Tensor], arena: Arena, optimizer: Optimizer) -> float:
+        """Hand the gradients to the parameters, clipped; returns their norm before, in units of x."""
+        scales = {id(p): group.get("scale", 1.0) for group in optimizer.param_groups for p in group["params"]}
+        blocks = arena.blocks()
+        squares = [float((found[name] * scales[id(p)]).square().sum()) for name, p in blocks.items()]
+        norm = math.sqrt(sum(squares))
+        limit = self.max_gradient_norm
+        factor = 1.0 if limit is None or norm <= limit else limit / norm
+        for name, parameter in blocks.items():
+            parameter.grad = (found[name] * factor).to(parameter.device, parameter.dtype)
+        return norm
+
+
+def leave_one_out(rewards: Sequence[int]) -> list[float]:
+    """Each reward minus the mean of all others; 0 for a single one."""
+    others = max(len(rewards) - 1, 1)
+    total = sum(rewards)
+    return [reward - (total - reward) / others if len(rewards) > 1 else 0.0 for reward in rewards]
+
+
+@dataclass
+class _Decided:
+    """What was chosen at one transcript, all trajectories together: sums of weights, and how often."""
+
+    agents: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    roles: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    times: int = 0
+
+
+def accumulate(
+    gradients: Gradients,
+    trajectories: Sequence[Trajectory],
+    weights: Sequence[float],
+    queries: dict[str, str],
+    episode: EpisodeSettings,
+    entropy_bonus: float = 0.0,
+) -> float:
+    """Pass -Σ_i w_i log π(trajectory i) - bonus · (mean entropy) backward, transcript by transcript.
+
+    Trajectories that have not parted yet share their transcripts, each of which is computed once. A role that
+    a Thinker named was no choice of the policy, and roles not on offer have no part in it.
+
+    Returns:
+        The mean entropy of the distributions of agent and role together, over all decisions, in nats.
+    """
+    decided: dict[tuple[str, ...], _Decided] = defaultdict(_Decided)
+    for path, weight in zip(trajectories, weights, strict=True):
+        transcript = Transcript(queries[path.task_id])
+        for turn in path.turns:
+            found = decided[tuple(transcript.segments(episode.router_view))]
+            found.times += 1
+            found.agents[turn.agent] += weight
+            if episode.named_role(transcript) is None:
+                found.roles[int(turn.role)] += weight
+            transcript.turns.append(turn)
+    decisions = sum(found.times for found in decided.values())
+    offered = torch.tensor([index for index, on_offer in enumerate(episode.offered) if on_offer])
+    total = 0.0
+    for segments, found in decided.items():
+        agents, roles = gradients.logits(segments)
+        log_agents = torch.log_softmax(agents, dim=0)
+        log_roles = torch.zeros_like(roles).index_copy(0, offered, torch.log_softmax(roles[offered], dim=0))
+        entropy = -(log_agents.exp() * log_agents).sum()
+        entropy = entropy - (log_roles[offered].exp() * log_roles[offered]).sum()
+        share = found.times / decisions
+        loss = -entropy_bonus * share * entropy
+        for log_probabilities, chosen in ((log_agents, found.agents), (log_roles, found.roles)):
+            for index, weight in chosen.items():
+                loss = loss - weight * log_probabilities[index]
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += share * float(entropy.detach())
+    return total
