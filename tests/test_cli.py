@@ -241,11 +241,61 @@ def test_going_on_with_another_seed_gives_a_warning(
         fit([*small, "--seed_everything", "5", "--trainer.max_steps", "2", "--ckpt_path", str(last)])
 
 
-@pytest.mark.parametrize("overlay", ["presets/spec", "presets/paper", "heads/linear"])
+OVERLAYS = sorted(
+    str(path.relative_to(ROOT / "configs").with_suffix(""))
+    for folder in ("presets", "heads", "ablations", "optimizers")
+    for path in (ROOT / "configs" / folder).glob("*.yaml")
+)
+GRADIENTS = {
+    "optimizers/sft": ["--trainer.check_val_every_n_epoch", "2", "--data.minibatch", "3"],
+    "optimizers/sft_paper": ["--trainer.check_val_every_n_epoch", "2", "--data.minibatch", "3"],
+    "optimizers/random": ["--data.minibatch", "3"],
+}
+
+
+def on_top(overlay: str) -> list[str]:
+    return ["--config", str(ROOT / "configs" / f"{overlay}.yaml"), *GRADIENTS.get(overlay, [])]
+
+
+# The call in the middle of generation 2 (of 0 to 3), found by trying; the rows before it prove it.
+KILL_AT = {
+    "pycma": "120", "pycma_tpa": "120", "random": "120", "isotropic": "120", "blockwise": "120",
+    "antithetic": "120", "reinforce": "600", "sft": "75",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", KILL_AT)
+def test_every_optimizer_goes_on_bit_for_bit_after_a_kill(
+    small: list[str], tmp_path: Path, importable: None, optimizer: str
+) -> None:
+    arguments = [*small, *on_top(f"optimizers/{optimizer}"), "--trainer.max_steps", "4"]
+    fit([*arguments, "--name", "whole"])
+    wanted = summary(tmp_path / "runs" / "whole" / "version_0")
+    killed = run([*arguments, "--name", "killed"], tmp_path, KILL_AT=KILL_AT[optimizer], KILL_BY="SIGKILL")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    folder = tmp_path / "runs" / "killed"
+    assert (folder / "version_0" / "generations.csv").read_bytes().count(b"\n") - 1 == 2
+    last = folder / "version_0" / "checkpoints" / "last.ckpt"
+    state = torch.load(last, weights_only=True)
+    assert only_plain(state), "tensors and plain values alone"
+    fit([*arguments, "--name", "killed", "--ckpt_path", str(last)])
+    assert summary(folder / "version_1") == wanted
+
+
+def only_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str | int) and only_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(only_plain, value))
+    return value is None or isinstance(value, torch.Tensor | str | int | float | bool)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_overlays_run_on_top_of_an_experiment(
     small: list[str], tmp_path: Path, importable: None, overlay: str
 ) -> None:
-    fit([*small, "--config", str(ROOT / "configs" / f"{overlay}.yaml"), "--trainer.max_steps", "1"])
+    fit([*small, *on_top(overlay), "--trainer.max_steps", "1"])
     assert summary(tmp_path / "runs" / "quickstart" / "version_0")["generations"] == 1
 
 

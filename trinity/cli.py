@@ -32,6 +32,7 @@ from trinity.evaluation.protocol import Evaluation, EvaluationSettings, compare
 from trinity.evaluation.report import Report
 from trinity.evaluation.statistics import detectable_difference
 from trinity.module import CoordinatorModule
+from trinity.objectives.base import Plan
 
 _TABLE_WIDTH = 110
 _TRAINER_DEFAULTS: dict[str, Any] = {
@@ -143,12 +144,19 @@ class TrinityCLI(LightningCLI):
         model, splits, trainer = self.model, self.datamodule.splits, self.trainer
         model.configure_model()
         optimizer = model.configure_optimizers()
-        candidates = getattr(optimizer, "population_size", 1)
         turns, steps, agents = model.episode.max_turns, max(trainer.max_steps, 0), len(model.pool.agents)
+        plan = Plan(
+            steps=steps,
+            minibatch=self.datamodule.minibatch_size,
+            n=model.layout.n,
+            population=getattr(optimizer, "population_size", 1),
+            agents=agents,
+            training_tasks=len(splits.train),
+        )
         every = trainer.check_val_every_n_epoch or 1
         settings = self._settings()
         parts = [
-            Part("training", steps * candidates * self.datamodule.minibatch_size, turns),
+            Part("training", model.objective.planned(plan), 1 if model.objective.single_turn else turns),
             Part("validation", steps // every * len(splits.validation), turns),
             Part("single models", agents * len(splits.test), 1),
             Part("trained, initial, random", 3 * len(splits.test), turns),

@@ -127,9 +127,10 @@ class CoordinatorModule(LightningModule):
     def prepare(self, data: TaskDataModule) -> None:
         """Find mistakes before anything is paid for, then load the model.
 
-        Raises UserError for what `Player.prepare` and `configure_model` raise it.
+        Raises UserError for what the player's checks and `configure_model` raise it.
         """
-        self.player.prepare((*data.splits.train, *data.splits.validation, *data.splits.test))
+        self.player.check()
+        self.player.check_tasks((*data.splits.train, *data.splits.validation, *data.splits.test))
         self.configure_model()
 
     def configure_model(self) -> None:
@@ -298,7 +299,7 @@ class CoordinatorModule(LightningModule):
         jobs = [
             Job(task, agent, Draw(self.seed, f"{stage}-{sample}", generation))
             for task in tasks
-            for agent in range(len(self.pool.agents))
+            for agent in self.episode.places(len(self.pool.agents))
             for sample in range(samples)
         ]
         self.player.count(len(jobs))

@@ -59,18 +59,23 @@ class Player:
         self._calls_pool: ReliablePool | None = None
         self._runner = asyncio.Runner()
 
-    def prepare(self, tasks: Sequence[Task]) -> None:
-        """Find mistakes before anything is paid for.
-
-        Raises UserError for a pool that can't be used, a judge that is none of it, and a task that no answer
-        could be graded on.
-        """
+    def check(self) -> None:
+        """Raises UserError for a pool that can't be used, and for a judge or an agent that is none of it."""
         self._open().check()
         if self._rewards.judge is not None and self._rewards.judge not in self.pool.agents:
             raise UserError(
                 f"rewards.judge is {self._rewards.judge!r}, but the pool holds "
                 f"{', '.join(self.pool.agents)}; name one of them, or leave it out."
             )
+        places = self.episode.agents or ()
+        if any(place >= len(self.pool.agents) for place in places):
+            raise UserError(
+                f"episode.agents is {list(places)}, but the pool's {len(self.pool.agents)} agents have the "
+                f"places 0 to {len(self.pool.agents) - 1}."
+            )
+
+    def check_tasks(self, tasks: Sequence[Task]) -> None:
+        """Raises UserError for a task that no answer could be graded on."""
         for task in tasks:
             self._rewards.check(task)
 

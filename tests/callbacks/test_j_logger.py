@@ -53,16 +53,20 @@ def test_a_generation_is_a_row_in_every_logger_and_in_the_file(make_module, tmp_
         callback.on_train_epoch_end(running, module)
 
     assert callback.j_series == [0.0, 1.0]
-    assert [step for step, _ in logger.seen] == [0, 1]
-    first, second = (row for _, row in logger.seen)
+    # Each row at its generation, and J once more at the trajectories spent.
+    assert [step for step, _ in logger.seen] == [0, 3, 1, 6]
+    first, second = (row for _, row in logger.seen[::2])
+    assert [row for _, row in logger.seen[1::2]] == [
+        {"by_trajectories/J_population_mean": 0.0},
+        {"by_trajectories/J_population_mean": 1.0, "by_trajectories/J_validation": 0.75},
+    ]
     assert "J/validation" not in first
     assert second["J/validation"] == 0.75
-    assert second["agent_share/agent-1"] == second["role_share/Worker"] == 1.0
     assert second["trajectories/all"] == 3
     assert (second["trajectories/right"], second["trajectories/dropped"]) == (1, 2)
     assert second["trajectories/failed"] == 1
     # What was dropped was paid for all the same.
-    assert (second["turns"], second["prompt_tokens"], second["completion_tokens"]) == (1, 20, 8)
+    assert (second["prompt_tokens"], second["completion_tokens"]) == (20, 8)
     assert (second["spent/trajectories"], second["spent/usd"]) == (6, 2.0)
     with (tmp_path / "generations.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -75,7 +75,7 @@ def matches(schedule: Schedule, planted: Schedule) -> float:
     "planted", [((2, T), (0, W), (1, V)), ((1, V), (1, V), (2, W)), ((0, W), (0, W), (0, W))]
 )
 def test_best_schedule_finds_a_planted_optimum(planted: Schedule) -> None:
-    assert best_schedule(lambda s: matches(s, planted), 3, list(Role), 3) == planted
+    assert best_schedule(lambda s: matches(s, planted), range(3), list(Role), 3) == planted
 
 
 def test_best_schedule_finds_a_plan_that_pays_only_before_its_worker() -> None:
@@ -86,7 +86,7 @@ def test_best_schedule_finds_a_plan_that_pays_only_before_its_worker() -> None:
                 best = max(best, 0.3 + 0.2 * (agent == 1) + 0.4 * (before == (2, T)))
         return best
 
-    found = best_schedule(value, 3, list(Role), 3)
+    found = best_schedule(value, range(3), list(Role), 3)
     assert value(found) == max(value(s) for s in product(product(range(3), Role), repeat=3)) == 0.9
 
 
@@ -96,7 +96,7 @@ def test_best_schedule_is_never_below_the_best_agent_alone() -> None:
             1 + schedule[0][0]
         )
 
-    assert best_schedule(alone, 3, list(Role), 2) == ((2, W), (2, W))
+    assert best_schedule(alone, range(3), list(Role), 2) == ((2, W), (2, W))
 
 
 def test_best_schedule_keeps_to_the_roles_on_offer_and_asks_each_schedule_once() -> None:
@@ -106,6 +106,6 @@ def test_best_schedule_keeps_to_the_roles_on_offer_and_asks_each_schedule_once()
         asked.append(schedule)
         return sum(role is not W for _, role in schedule) + schedule[0][0] / 10
 
-    assert best_schedule(value, 2, [T, W], 2) == ((1, T), (0, T))
+    assert best_schedule(value, range(2), [T, W], 2) == ((1, T), (0, T))
     assert len(asked) == len(set(asked)) <= 2 * 2 * 2 * (2 * 2)
     assert all(role is not V for schedule in asked for _, role in schedule)

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from trinity.episode.rollout import EpisodeSettings
 from trinity.episode.scheduler import Failure, Graded
 from trinity.errors import UserError
 from trinity.objectives.evolution import Evolution
+from trinity.objectives.shaping import Shaping
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.tasks.task import Task
 
@@ -125,3 +127,51 @@ def test_an_optimizer_that_is_no_evolution_strategy_is_refused(graded: Callable[
     with pytest.raises(UserError, match=r"SepCMAES.*SGD.*model\.optimizer"):
         Evolution().step(arena, torch.optim.SGD([Parameter(torch.zeros(2))], lr=0.1), TASKS, 0)
     assert arena.calls == []
+
+
+class Lottery(Field):
+    """Whoever plays again is right on nothing: what looked good was luck."""
+
+    agents = 3
+    episode = EpisodeSettings(max_turns=4)
+
+    def play(self, thetas: Tensor, tasks: Sequence[Task], **how: Any) -> list[Graded | Failure]:
+        if how["stage"] == "train":
+            return super().play(thetas, tasks, **how)
+        self.calls.append((thetas, list(tasks), how))
+        return [self._graded(c, task.id, 0) for c in range(len(thetas)) for task in tasks]
+
+
+def test_the_best_play_again_and_count_with_the_mean_of_both(graded: Callable[..., Graded]) -> None:
+    cma, _ = strategy()
+    arena = Lottery(graded)
+    update = Evolution(again=3).step(arena, cma, TASKS, 7)
+    twin, _ = strategy()
+    population = twin.ask()
+    fitness = fitness_of(population)
+    best = torch.argsort(fitness, descending=True, stable=True)[:3]
+    assert torch.equal(arena.calls[1][0], population[best])
+    assert arena.calls[1][2] == {"stage": "again", "generation": 7, "shared_draws": True}
+    wanted = fitness.clone()
+    wanted[best] /= 2
+    twin.step(lambda: wanted)
+    assert torch.equal(cma.mean, twin.mean)
+    assert update.ledger.trajectories == (len(population) + 3) * len(TASKS)
+    assert update.metrics["J/population_mean"] == pytest.approx(float(fitness.mean()))
+    assert update.metrics["J/population_best"] == pytest.approx(float(wanted.max()))
+
+
+def test_shaping_moves_the_fitness_and_not_j(graded: Callable[..., Graded]) -> None:
+    plain, shaped = Lottery(graded), Lottery(graded)
+    cma, twin = strategy()[0], strategy()[0]
+    without = Evolution().step(plain, cma, TASKS, 0)
+    # All trajectories are alike: one turn of four by agent 0, so that the ranks stay as they are.
+    with_it = Evolution(shaping=Shaping(agent_entropy=0.5, turns=0.2)).step(shaped, twin, TASKS, 0)
+    assert with_it.metrics.pop("shaping/mean") == pytest.approx(-0.2 / 4)
+    assert with_it.metrics == without.metrics
+    assert torch.equal(cma.mean, twin.mean)
+
+
+def test_a_negative_number_of_repetitions_is_refused() -> None:
+    with pytest.raises(UserError, match="again is -1"):
+        Evolution(again=-1)

@@ -29,6 +29,7 @@ class EpisodeSettings:
         max_turns: K, the most turns of a trajectory.
         max_output_tokens: longer outputs are cut in the transcript (never in what is graded).
         roles: the roles on offer; the others get probability 0.
+        agents: likewise the agents on offer, by their places in the pool, from 0; None offers all.
         final_answer: the newest Worker output, or the newest output of any role.
         router_view: whether the coordinator sees all turns or Worker turns only.
         thinker_names_role: a Thinker's last line may fix the role of the next turn.
@@ -40,6 +41,7 @@ class EpisodeSettings:
     max_turns: int = 5
     max_output_tokens: int = 2000
     roles: Sequence[RoleName] = ("thinker", "worker", "verifier")
+    agents: Sequence[int] | None = None
     final_answer: Literal["last_worker", "last_output"] = "last_worker"
     router_view: RouterView = "all"
     thinker_names_role: bool = False
@@ -54,6 +56,10 @@ class EpisodeSettings:
         role = named_role(last.completion.text)
         return role if role is not None and role.name.lower() in self.roles else None
 
+    def places(self, agents: int) -> Sequence[int]:
+        """The places of the agents on offer, in a pool of so many."""
+        return range(agents) if self.agents is None else self.agents
+
     @cached_property
     def offered(self) -> tuple[bool, ...]:
         """Whether each role is on offer."""
@@ -65,6 +71,11 @@ class EpisodeSettings:
         if self.max_output_tokens < 1:
             raise UserError(
                 f"max_output_tokens is {self.max_output_tokens}, but must be at least 1; raise it."
+            )
+        if self.agents is not None and (not self.agents or min(self.agents) < 0):
+            raise UserError(
+                f"episode.agents is {list(self.agents)}, but must name places in the pool, from 0, at least "
+                "one."
             )
         if "worker" not in self.roles:
             raise UserError(f"roles is {list(self.roles)}, but only a worker answers; add it.")
@@ -190,6 +201,7 @@ class Rollout:
         number = len(transcript.turns)
         segments = transcript.segments(self.settings.router_view)
         agent_logits, role_logits = await self.policy.logits(Position(candidate, task.id, number), segments)
+        agent_logits = self._mask_agents(agent_logits)
         agent, agent_p = choose(agent_logits, self.selection, draw.uniform(task.id, number, "agent"))
         named = self.settings.named_role(transcript)
         if named is None:
@@ -206,6 +218,14 @@ class Rollout:
         shown = self.clip(completion.text, self.settings.max_output_tokens)
         judgement = parse_judgement(completion.text) if role is Role.VERIFIER else None
         return Turn(agent, role, completion, shown, judgement, agent_p, role_p)
+
+    def _mask_agents(self, agent_logits: Logits) -> Logits:
+        offered = self.settings.agents
+        if offered is None:
+            return agent_logits
+        masked = np.full_like(agent_logits, -np.inf)
+        masked[list(offered)] = agent_logits[list(offered)]
+        return masked
 
     def _mask(self, role_logits: Logits) -> Logits:
         offered = self.settings.offered

@@ -77,14 +77,18 @@ class ShuffledPolicy:
 
 
 def best_schedule(
-    value: Callable[[Schedule], float], agents: int, roles: Sequence[Role], turns: int, sweeps: int = 2
+    value: Callable[[Schedule], float],
+    agents: Sequence[int],
+    roles: Sequence[Role],
+    turns: int,
+    sweeps: int = 2,
 ) -> Schedule:
     """A good fixed schedule, by coordinate ascent of `value` from each agent's all-Worker schedule.
 
     Each sweep tries every (agent, role) in every turn; a lower bound of the best schedule, found with
     agents x sweeps x turns x (agents x roles) evaluations.
     """
-    options: list[Step] = list(product(range(agents), roles))
+    options: list[Step] = list(product(agents, roles))
     known: dict[Schedule, float] = {}
 
     def worth(schedule: Schedule) -> float:
@@ -99,4 +103,4 @@ def best_schedule(
                 schedule = max([schedule, *trials], key=worth)
         return schedule
 
-    return max((climb(((agent, Role.WORKER),) * turns) for agent in range(agents)), key=worth)
+    return max((climb(((agent, Role.WORKER),) * turns) for agent in agents), key=worth)

@@ -139,8 +139,9 @@ class Evaluation:
         return self.rewards(policy, tasks, max_turns=1)
 
     def singles(self, tasks: Sequence[Task]) -> dict[str, Rewards]:
-        """Each agent alone, by name; an agent that answered nothing is left out."""
-        found = {name: self.single(index, tasks) for index, name in enumerate(self._agents)}
+        """Each agent on offer alone, by name; an agent that answered nothing is left out."""
+        places = self._episode.places(len(self._agents))
+        found = {self._agents[place]: self.single(place, tasks) for place in places}
         return {name: rewards for name, rewards in found.items() if rewards}
 
     def disagreement(self, tasks: Sequence[Task]) -> float:
@@ -182,7 +183,8 @@ class Evaluation:
         def value(schedule: Schedule) -> float:
             return _mean(self.rewards(SchedulePolicy(len(self._agents), schedule), tasks))
 
-        return best_schedule(value, len(self._agents), roles, self._episode.max_turns)
+        places = self._episode.places(len(self._agents))
+        return best_schedule(value, places, roles, self._episode.max_turns)
 
     def schedule(self, schedule: Schedule, tasks: Sequence[Task]) -> Rewards:
         """A fixed schedule."""

@@ -84,8 +84,27 @@ class Update:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A training as its config describes it: what `Objective.planned` counts trajectories from."""
+
+    steps: int
+    minibatch: int
+    n: int
+    population: int
+    agents: int
+    training_tasks: int
+
+
 class Objective(ABC):
     """How a minibatch becomes an update."""
+
+    #: Whether its trajectories are single turns.
+    single_turn = False
+
+    @abstractmethod
+    def planned(self, plan: Plan) -> int:
+        """How many trajectories the training plays."""
 
     @abstractmethod
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from trinity.episode.scheduler import Failure, Graded
 from trinity.errors import UserError
-from trinity.objectives.base import Arena, Objective, Update
+from trinity.objectives.base import Arena, Objective, Plan, Update
 from trinity.objectives.ledger import account
 from trinity.objectives.shaping import Shaping
 from trinity.optimizers.base import EvolutionStrategy
@@ -46,6 +46,10 @@ class Evolution(Objective):
         self.max_dropped_share = max_dropped_share
         self.again = again
         self.shaping = shaping
+
+    def planned(self, plan: Plan) -> int:
+        """See `Objective.planned`."""
+        return plan.steps * plan.minibatch * (plan.population + min(self.again, plan.population))
 
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """See `Objective.step`. `optimizer` may be wrapped by Lightning, which counts its steps."""

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from trinity.episode.roles import Role
 from trinity.episode.scheduler import Failure, Graded
 from trinity.errors import UserError
-from trinity.objectives.base import Arena, Objective, Update
+from trinity.objectives.base import Arena, Objective, Plan, Update
 from trinity.objectives.ledger import Ledger, account, settle
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.tasks.task import Task
@@ -45,6 +45,12 @@ class Imitation(Objective):
         self.max_dropped_share = max_dropped_share
         self._targets: dict[str, list[float]] = {}
         self._features: dict[str, Tensor] = {}
+
+    single_turn = True
+
+    def planned(self, plan: Plan) -> int:
+        """See `Objective.planned`: each task that is drawn is labelled once."""
+        return min(plan.steps * plan.minibatch, plan.training_tasks) * plan.agents * _SAMPLES
 
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """See `Objective.step`."""

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from trinity.episode.rollout import EpisodeSettings, Trajectory
 from trinity.episode.transcript import Transcript
 from trinity.errors import UserError
-from trinity.objectives.base import Arena, Gradients, Objective, Update
+from trinity.objectives.base import Arena, Gradients, Objective, Plan, Update
 from trinity.objectives.ledger import account
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.tasks.task import Task
@@ -50,6 +50,13 @@ class Reinforce(Objective):
         self.max_gradient_norm = max_gradient_norm
         self.max_dropped_share = max_dropped_share
 
+    def planned(self, plan: Plan) -> int:
+        """See `Objective.planned`."""
+        return plan.steps * plan.minibatch * self._samples(plan.n)
+
+    def _samples(self, n: int) -> int:
+        return self.samples or math.ceil(4 + 3 * math.log(n))
+
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """See `Objective.step`."""
         if isinstance(getattr(optimizer, "optimizer", optimizer), EvolutionStrategy):
@@ -58,8 +65,8 @@ class Reinforce(Objective):
                 "an evolution strategy; change model.optimizer or model.objective."
             )
         theta = arena.theta()
-        samples = self.samples or math.ceil(4 + 3 * math.log(len(theta)))
-        results = arena.play(theta[None], tasks, stage="train", generation=generation, copies=samples)
+        copies = self._samples(len(theta))
+        results = arena.play(theta[None], tasks, stage="train", generation=generation, copies=copies)
         ledger = account(results, self.max_dropped_share)
         advantages = leave_one_out([graded.reward for graded in ledger.kept])
         gradients = arena.gradients()
@@ -121,7 +128,7 @@ def accumulate(
     """Pass -Σ_i w_i log π(trajectory i) - bonus · (mean entropy) backward, transcript by transcript.
 
     Trajectories that have not parted yet share their transcripts, each of which is computed once. A role that
-    a Thinker named was no choice of the policy, and roles not on offer have no part in it.
+    a Thinker named was no choice of the policy, and what is not on offer has no part in it.
 
     Returns:
         The mean entropy of the distributions of agent and role together, over all decisions, in nats.
@@ -137,14 +144,13 @@ def accumulate(
                 found.roles[int(turn.role)] += weight
             transcript.turns.append(turn)
     decisions = sum(found.times for found in decided.values())
-    offered = torch.tensor([index for index, on_offer in enumerate(episode.offered) if on_offer])
+    roles_offered = [index for index, on_offer in enumerate(episode.offered) if on_offer]
     total = 0.0
     for segments, found in decided.items():
         agents, roles = gradients.logits(segments)
-        log_agents = torch.log_softmax(agents, dim=0)
-        log_roles = torch.zeros_like(roles).index_copy(0, offered, torch.log_softmax(roles[offered], dim=0))
-        entropy = -(log_agents.exp() * log_agents).sum()
-        entropy = entropy - (log_roles[offered].exp() * log_roles[offered]).sum()
+        log_agents, agent_entropy = _log_probabilities(agents, episode.agents)
+        log_roles, role_entropy = _log_probabilities(roles, roles_offered)
+        entropy = agent_entropy + role_entropy
         share = found.times / decisions
         loss = -entropy_bonus * share * entropy
         for log_probabilities, chosen in ((log_agents, found.agents), (log_roles, found.roles)):
@@ -153,3 +159,10 @@ def accumulate(
         loss.backward()  # type: ignore[no-untyped-call]
         total += share * float(entropy.detach())
     return total
+
+
+def _log_probabilities(logits: Tensor, offered: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    """Logarithms of the probabilities, 0 where nothing is on offer, and their distribution's entropy."""
+    on_offer = torch.tensor(range(len(logits)) if offered is None else list(offered))
+    among = torch.log_softmax(logits[on_offer], dim=0)
+    return torch.zeros_like(logits).index_copy(0, on_offer, among), -(among.exp() * among).sum()

@@ -1,0 +1,72 @@
+"""Config files that extend others, and the package's own ones."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trinity.configs import expand
+from trinity.errors import UserError
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+
+
+def test_bases_come_first_then_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "base.yaml").write_text("a: 1\n")
+    (tmp_path / "sub" / "middle.yaml").write_text("extends: [../base.yaml]\nb: 1.0e-06\n")
+    (tmp_path / "top.yaml").write_text("# says why\nextends: [sub/middle.yaml, sub/plain.yaml]\nc: 3\n")
+    (tmp_path / "sub" / "plain.yaml").write_text("d: 4\n")
+    found = expand(["--x", "1", "--config", str(tmp_path / "top.yaml"), "--seed", "2"])
+    base, middle, plain, top = (found[i] for i in (3, 5, 7, 9))
+    assert found == [
+        "--x",
+        "1",
+        *(w for p in (base, middle, plain, top) for w in ("--config", p)),
+        "--seed",
+        "2",
+    ]
+    assert Path(base).resolve() == (tmp_path / "base.yaml").resolve()
+    assert Path(plain) == tmp_path / "sub" / "plain.yaml"
+    assert (middle, top) == ("b: 1.0e-06\n", "# says why\nc: 3\n")
+
+
+def test_both_spellings_and_other_arguments(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: 1\n")
+    assert expand([f"--config={tmp_path / 'a.yaml'}", "--a=2"]) == [
+        "--config",
+        str(tmp_path / "a.yaml"),
+        "--a=2",
+    ]
+    assert expand(["--config", "missing.yaml"]) == ["--config", "missing.yaml"]
+    assert expand(["--config"]) == ["--config"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("extends: [gone.yaml]\n", "extends 'gone.yaml', but there is no file"),
+        ("extends: [self.yaml]\n", "extends itself"),
+        ("extends: base.yaml\n", "takes a list on one line"),
+        ("extends: [\n", "takes a list on one line"),
+        ("extends: []\n", "takes a list on one line"),
+        ("extends: [1]\n", "takes a list on one line"),
+    ],
+)
+def test_what_can_not_be_extended_is_named(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "self.yaml").write_text(text)
+    with pytest.raises(UserError, match=named):
+        expand(["--config", str(tmp_path / "self.yaml")])
+
+
+@pytest.mark.parametrize("experiment", ["lcb", "quickstart", "recorded"])
+def test_every_experiment_has_its_five_optimizers_and_no_copies(experiment: str) -> None:
+    for optimizer in ("sepcma", "pycma", "random", "sft", "reinforce"):
+        path = CONFIGS / f"{experiment}_{optimizer}.yaml"
+        if "extends" not in path.read_text():
+            assert optimizer == "sepcma"
+            continue
+        content = yaml.safe_load(path.read_text())
+        assert content["name"] == f"{experiment}_{optimizer}"
+        assert f"optimizers/{optimizer}.yaml" in content["extends"]
+        assert len(path.read_text().splitlines()) < 10
