@@ -39,6 +39,7 @@ ALLOWED_MODULES = {
     "caching": ROOMS,
     "local_servers": set[str](),
     "configs": set[str](),
+    "comparing": ROOMS | {"trinity.configs"},
     "cli": ROOMS | {"trinity.configs", "trinity.data", "trinity.module", "callbacks."},
 }
 INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"

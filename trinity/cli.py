@@ -88,6 +88,9 @@ class TrinityCLI(LightningCLI):
         """Beside Lightning's own: the run's name, the evaluation, and the standard callbacks' options."""
         parser.add_argument("--name", type=str, default="run", help="Name of the run's folder below logs/.")
         parser.add_argument(
+            "--label", type=str, default="", help="What comparisons call the run; empty: its name."
+        )
+        parser.add_argument(
             "--dry_run", action="store_true", help="Say what the run would cost, and call nobody."
         )
         parser.add_argument("--evaluation", type=EvaluationSettings, default=EvaluationSettings())

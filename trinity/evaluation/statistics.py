@@ -1,8 +1,9 @@
 """Estimates from binary rewards, with intervals."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -56,3 +57,48 @@ def detectable_difference(tasks: int, disagreement: float, power: float = 0.8, l
     """
     z = stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)
     return float(z * math.sqrt(disagreement / tasks))
+
+
+def sign_test(differences: Iterable[float]) -> float:
+    """Two-sided p value of the exact sign test: as many tasks with a difference above 0 as below it?
+
+    With one outcome a task on either side this is McNemar's exact test (McNemar 1947; scipy.stats.binomtest):
+    only tasks that exactly one of the two gets right count. 1.0 where there are none.
+    """
+    values = np.asarray(list(differences))
+    above, below = int((values > 1e-12).sum()), int((values < -1e-12).sum())
+    return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
+
+
+def seed_test(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Two-sided p value of Welch's t test on the means of single seeds; None with fewer than two a side."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    if np.ptp(ours) < 1e-12 and np.ptp(theirs) < 1e-12:
+        return 1.0 if abs(ours[0] - theirs[0]) < 1e-12 else 0.0
+    return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
+
+
+Correction = Literal["holm", "bonferroni"]
+
+
+def adjusted(p_values: Sequence[float], correction: Correction = "holm") -> list[float]:
+    """p values adjusted for their number, in their order (Holm 1979: step-down; Bonferroni: times m)."""
+    m = len(p_values)
+    if correction == "bonferroni":
+        return [min(1.0, m * p) for p in p_values]
+    found = [0.0] * m
+    highest = 0.0
+    for rank, index in enumerate(sorted(range(m), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (m - rank) * p_values[index]))
+        found[index] = highest
+    return found
+
+
+def bootstrap_mean(values: Sequence[float], resamples: int = 5000) -> Estimate:
+    """A mean over tasks with its percentile bootstrap interval over tasks."""
+    array = np.asarray(values, dtype=float)
+    n = len(array)
+    drawn = keyed.generator("bootstrap-mean", n).integers(n, size=(resamples, n))
+    low, high = np.quantile(array[drawn].mean(axis=1), [0.025, 0.975])
+    return Estimate(float(array.mean()), float(low), float(high), n)
