@@ -30,6 +30,12 @@ class JLogger(Callback):
         """Population mean of J, by generation; None where the objective plays no policy, as imitation."""
         return [row.get("J/population_mean") for row in self.rows]
 
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write a resumed run's history, which may have no generation left to go."""
+        folder = trainer.log_dir
+        if self.rows and folder is not None and trainer.is_global_zero:
+            self._write(Path(folder) / FILE_NAME)
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep J of the mean theta for the row of the generation that it follows."""
         self._validation = float(trainer.callback_metrics["J/validation"])

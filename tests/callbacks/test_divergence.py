@@ -63,4 +63,10 @@ def test_equal_candidates_do_not_differ(make_module, data) -> None:
     module = make_module()
     module.configure_model()
     found = measure(module.coordinator, module.initial_theta.repeat(3, 1), [data.splits.train[0].query])
-    assert found == {"total_variation": 0.0, "logit_spread": 0.0}
+    assert found == {"total_variation": 0.0, "logit_spread": 0.0, "certainty": pytest.approx(1 / 6)}
+
+
+def test_candidates_that_are_certain_from_birth_give_a_warning(make_module, data) -> None:
+    with pytest.warns(UserWarning, match="saturated.*Lower sigma0"):
+        loggers = started(make_module(), data, sigma0=50.0)
+    assert loggers.seen["divergence/certainty"] > 0.95

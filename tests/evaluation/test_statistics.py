@@ -1,11 +1,21 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trinity.evaluation.statistics import Estimate, detectable_difference, paired_difference, proportion
+from trinity.evaluation.statistics import (
+    Estimate,
+    adjusted,
+    bootstrap_mean,
+    detectable_difference,
+    paired_difference,
+    proportion,
+    seed_test,
+    sign_test,
+)
 
 Z = 1.959963984540054  # the 97.5 % point of the normal distribution
 
@@ -101,3 +111,53 @@ def test_the_detectable_difference_shrinks_with_tasks_and_grows_with_what_is_ask
 
 def test_an_estimate_prints_its_interval() -> None:
     assert str(Estimate(0.5, 0.25, 0.75, 8)) == "0.500 [0.250, 0.750]"
+
+
+def test_the_sign_test_is_mcnemars_exact_test_with_one_outcome_a_task() -> None:
+    # 10 tasks for one side, 2 for the other: 2 x (C(12,0) + C(12,1) + C(12,2)) / 2^12.
+    outcomes = [1] * 10 + [-1] * 2 + [0] * 50
+    assert sign_test(outcomes) == pytest.approx(2 * 79 / 4096)
+    assert sign_test([-x for x in outcomes]) == sign_test(outcomes)
+    assert sign_test([0, 0, 0]) == sign_test([]) == 1.0
+    assert sign_test([1 / 3, 2 / 3, -1 / 3, 1e-17]) == pytest.approx(1.0)
+
+
+def test_the_seed_test_is_welchs() -> None:
+    ours, theirs = [0.9, 0.88, 0.92], [0.5, 0.7, 0.6, 0.65]
+    a, b = (np.var(x, ddof=1) / len(x) for x in (ours, theirs))
+    t = (np.mean(ours) - np.mean(theirs)) / math.sqrt(a + b)
+    freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
+    assert seed_test(ours, theirs) == pytest.approx(2 * stats.t.sf(abs(t), freedom))
+
+
+def test_the_seed_test_needs_two_seeds_a_side_and_bears_equal_ones() -> None:
+    assert seed_test([0.5], [0.1, 0.2, 0.3]) is None
+    assert seed_test([0.5, 0.5], [0.4, 0.4]) == 0.0
+    assert seed_test([0.5, 0.5], [0.5, 0.5, 0.5]) == 1.0
+    assert seed_test([0.5, 0.5], [0.5, 0.6]) == pytest.approx(0.5)
+
+
+def test_p_values_are_adjusted_for_their_number() -> None:
+    # Holm: the smallest times 4, the next times 3, ..., never below the one before.
+    p = [0.01, 0.04, 0.03, 0.005]
+    assert adjusted(p) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert adjusted(p, "bonferroni") == pytest.approx([0.04, 0.16, 0.12, 0.02])
+    assert adjusted([0.5, 0.9]) == [1.0, 1.0]
+    assert adjusted([]) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_is_never_stricter_than_bonferroni(p: list[float]) -> None:
+    for raw, holm, bonferroni in zip(p, adjusted(p), adjusted(p, "bonferroni"), strict=True):
+        assert raw <= holm <= bonferroni <= 1
+
+
+def test_the_mean_over_tasks_has_the_bootstraps_interval() -> None:
+    values = [1.0] * 40 + [2 / 3] * 30 + [0.0] * 30
+    found = bootstrap_mean(values)
+    half = Z * np.std(values) / math.sqrt(100)
+    assert found.mean == pytest.approx(0.6)
+    assert found.low == pytest.approx(0.6 - half, abs=0.01)
+    assert found.high == pytest.approx(0.6 + half, abs=0.01)
+    assert bootstrap_mean(values) == found

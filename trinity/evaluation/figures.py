@@ -38,8 +38,7 @@ def _curves(comparison: MethodComparison, against: str, folder: Path) -> Path:
         axes.plot(*zip(*points, strict=True), "o-", color=colour, markersize=3, label=method.label)
     _reference_lines(axes, comparison)
     axes.set(xlabel=name, ylabel="J of the mean theta, validation tasks", ylim=(0, 1))
-    if against == "trajectories":
-        axes.set_xscale("symlog", linthresh=1000)
+    axes.set_xlim(left=0)
     axes.legend(fontsize="small", loc="lower right")
     return _save(figure, folder / f"j_by_{against}.png")
 

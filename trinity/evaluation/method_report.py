@@ -48,9 +48,8 @@ class MethodReport:
                 table.add_row(*map(escape, row))
             if table.row_count:
                 console.print(table)
-        console.print(self._comparison.conclusion)
-        for note in self._notes():
-            console.print(note)
+        for line in (self._comparison.conclusion, *self._notes()):
+            console.print(line, markup=False)
 
     def markdown(self, figures: Sequence[str]) -> str:
         """The same, with figures by file name and what the methods' configs differ in."""
@@ -111,6 +110,12 @@ class MethodReport:
                 "p, tasks: exact sign test over tasks (McNemar's exact test with one seed each). p, seeds: "
                 "Welch's t test between seeds. The larger one, corrected over the pairs "
                 f"({self._correction.title()}), must lie below {comparison.pairs[0].level}."
+            )
+        level = comparison.pairs[0].level if comparison.pairs else 0.0
+        if any(p.p_tasks < level <= (p.p_seeds or 0.0) for p in comparison.pairs):
+            notes.append(
+                "Some pairs differ on these tasks, but not by more than their seeds do among themselves: "
+                "more seeds may tell them apart."
             )
         if any(pair.p_seeds is None for pair in comparison.pairs):
             notes.append(
