@@ -16,9 +16,9 @@ from trinity.coordinator.slm import RandomShape, SLMConfig, load_slm
 ROOT = Path(__file__).parent.parent
 CONFIGS = ROOT / "configs"
 
-# The planted landscape, in three turns. Alone, each agent solves a task in five; a plan by the second or third
-# raises any Worker after it to 0.95. Imitation learns from single agents, whose labels know nothing of plans:
-# it can't pass 0.2 by much. See `half_blind` for the head.
+# The planted landscape, in three turns. Alone, each agent solves a task in five; a plan by the second or the
+# third raises any Worker after it to 0.95. Imitation learns from single agents, whose labels know nothing of
+# plans: it can't pass 0.2 by much. See `half_blind` for the head.
 RARELY = {"math": 0.2, "choice": 0.2, "text": 0.2}
 AGENTS = [
     {"name": "first", "skill": RARELY, "verifier_accuracy": 0.5},
