@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trinity.cli import fit
 from trinity.configs import expand
 from trinity.errors import UserError
 
@@ -70,3 +71,37 @@ def test_every_experiment_has_its_five_optimizers_and_no_copies(experiment: str)
         assert content["name"] == f"{experiment}_{optimizer}"
         assert f"optimizers/{optimizer}.yaml" in content["extends"]
         assert len(path.read_text().splitlines()) < 10
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CONFIGS.glob("*.yaml")))
+def test_every_config_is_one_that_the_parser_takes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        fit(["--config", str(CONFIGS / name), "--print_config"])
+    assert ended.value.code == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert config["name"] == name.removesuffix(".yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("lcb_random", "lcb_sepcma"),
+        ("quickstart_random", "quickstart"),
+        ("recorded_random", "recorded_sepcma"),
+    ],
+)
+def test_random_search_plays_as_many_trajectories_with_32_trials_a_candidate(
+    name: str, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # n of each experiment, from which an evolution strategy has its population size.
+    populations = {"lcb_sepcma": 33, "quickstart": 24, "recorded_sepcma": 29}
+    played = []
+    for one in (name, base):
+        with pytest.raises(SystemExit):
+            fit(["--config", str(CONFIGS / f"{one}.yaml"), "--print_config"])
+        config = yaml.safe_load(capsys.readouterr().out)
+        size = config["model"]["optimizer"]["init_args"]["population_size"] or populations[base]
+        played.append(size * config["data"]["minibatch"] * config["trainer"]["max_steps"])
+        if one == name:
+            assert config["data"]["minibatch"] == 32
+    assert played[0] == played[1]
