@@ -92,6 +92,20 @@ def outcome(tmp_path: Path, name: str) -> tuple[dict[str, object], str]:
     return found, (folder(tmp_path, name) / "generations.csv").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["reinforce", "sft"])
+def test_gradients_make_the_run_of_one_process_too(
+    small: list[str], tmp_path: Path, optimizer: str
+) -> None:
+    overlay = str(ROOT / "configs" / "optimizers" / f"{optimizer}.yaml")
+    arguments = [*small, "--config", overlay, "--data.minibatch", "3", "--trainer.max_steps", "2"]
+    arguments += ["--trainer.check_val_every_n_epoch", "2"]
+    one, two = fit(tmp_path, "one", arguments), fit(tmp_path, "two", [*arguments, *DDP])
+    assert (one.returncode, two.returncode) == (0, 0), two.stderr
+    assert outcome(tmp_path, "two") == outcome(tmp_path, "one")
+    assert int((tmp_path / "calls-two" / "1").read_text()) > 10, "the second process played its part"
+
+
 def test_two_processes_make_the_run_of_one(small: list[str], tmp_path: Path) -> None:
     one, two = fit(tmp_path, "one", small), fit(tmp_path, "two", [*small, *DDP])
     assert (one.returncode, two.returncode) == (0, 0), two.stderr

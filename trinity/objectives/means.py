@@ -72,8 +72,9 @@ class TrajectoryMeans(Metric):
             "J": float(self.reward) / trajectories,
             "turns": turns / trajectories,
             "accepted_share": float(self.accepted) / trajectories,
-            "confidence/agent": float(self.agent_probability) / turns,
-            "confidence/role": float(self.role_probability) / turns,
+            # Rounded, as the sums' last bits depend on which process added what.
+            "confidence/agent": round(float(self.agent_probability) / turns, 9),
+            "confidence/role": round(float(self.role_probability) / turns, 9),
             **shares,
         }
 
