@@ -94,9 +94,7 @@ def outcome(tmp_path: Path, name: str) -> tuple[dict[str, object], str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["reinforce", "sft"])
-def test_gradients_make_the_run_of_one_process_too(
-    small: list[str], tmp_path: Path, optimizer: str
-) -> None:
+def test_gradients_make_the_run_of_one_process_too(small: list[str], tmp_path: Path, optimizer: str) -> None:
     overlay = str(ROOT / "configs" / "optimizers" / f"{optimizer}.yaml")
     arguments = [*small, "--config", overlay, "--data.minibatch", "3", "--trainer.max_steps", "2"]
     arguments += ["--trainer.check_val_every_n_epoch", "2"]

@@ -11,7 +11,7 @@ import torch
 from trinity.coordinator.coordinator import Coordinator
 from trinity.coordinator.encoding import TranscriptEncoder
 from trinity.coordinator.engine import Engine
-from trinity.coordinator.heads import LinearHead, normalise_hidden
+from trinity.coordinator.heads import LinearHead, SparseHead, normalise_hidden
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.slm import SLM
 from trinity.coordinator.svf import decompose
@@ -157,3 +157,21 @@ def test_the_hidden_norm_scales_the_logits(make, norm: str) -> None:
     np.testing.assert_allclose(
         other.decide(0, SEGMENTS)[0], rms.decide(0, SEGMENTS)[0] * ratio, rtol=1e-4, atol=1e-6
     )
+
+
+def test_decisions_stay_the_same_when_a_trainer_puts_the_head_into_training(random_slm: SLM) -> None:
+    """What is played is what is deployed: the sparse head's noisy selection is for training on labels only."""
+    head = SparseHead(random_slm.hidden_size, 2)
+    names = {f"head.{name}": p for name, p in head.named_parameters()}
+    layout = ParameterLayout.of(names, {})
+    one = Coordinator(TranscriptEncoder(random_slm), Engine(random_slm, 2), None, head, layout)
+    one.load(torch.randn(1, layout.n, generator=torch.Generator().manual_seed(0)))
+    head.eval()
+    calm = one.decide(0, ["a question"])
+    head.train()
+    for step in (0, 1):
+        head.anneal(0.0, step)
+        one.head.anneal(0.0, step)
+        for found, wanted in zip(one.decide(0, ["a question"]), calm, strict=True):
+            assert np.array_equal(found, wanted)
+    one.close()
