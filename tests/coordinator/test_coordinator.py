@@ -160,7 +160,7 @@ def test_the_hidden_norm_scales_the_logits(make, norm: str) -> None:
 
 
 def test_decisions_stay_the_same_when_a_trainer_puts_the_head_into_training(random_slm: SLM) -> None:
-    """What is played is what is deployed: the sparse head's noisy selection is for training on labels only."""
+    """What is played is what is deployed: the sparse head's noisy selection is for labels only."""
     head = SparseHead(random_slm.hidden_size, 2)
     names = {f"head.{name}": p for name, p in head.named_parameters()}
     layout = ParameterLayout.of(names, {})
