@@ -345,8 +345,9 @@ class CoordinatorModule(LightningModule):
                 f"The checkpoint holds parameters of shapes {theirs}, but this config makes {ours}; "
                 "use the config.yaml of the run that wrote it."
             )
-        self.player.go_on(checkpoint["spent"])
-        self.objective.load_state(checkpoint["objective"])
+        if "spent" in checkpoint:  # earlier versions kept neither
+            self.player.go_on(checkpoint["spent"])
+        self.objective.load_state(checkpoint.get("objective", {}))
         for name, ours_now in self._conditions().items():
             written = checkpoint["trinity"][name]
             if written != ours_now:

@@ -110,7 +110,7 @@ class Imitation(Objective):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up a checkpoint's labels."""
-        self._targets = {task: list(target) for task, target in state["targets"].items()}
+        self._targets = {task: list(target) for task, target in state.get("targets", {}).items()}
 
 
 def target(solved: Mapping[int, int], agents: int) -> list[float]:
