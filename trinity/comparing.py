@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -119,7 +120,11 @@ def _run_all(options: argparse.Namespace, fit_options: list[str], console: Conso
     waiting = [job for job in jobs if not job.finished]
     console.print(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are there; {len(waiting)} to go.")
     with ThreadPoolExecutor(options.jobs) as pool:
-        failures = [failed for failed in pool.map(lambda job: _run(job, console), waiting) if failed]
+        try:
+            failures = [failed for failed in pool.map(lambda job: _run(job, console), waiting) if failed]
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)  # those under way were interrupted, too
+            raise UserError("Stopped. Repeat the command to go on where each run was.") from None
     if failures:
         raise UserError(
             f"{len(failures)} of {len(jobs)} runs failed; the first: {failures[0]} The others are kept: "
@@ -185,5 +190,5 @@ def _compare(places: Sequence[Path], options: argparse.Namespace, console: Conso
     path = output / "comparison.md"
     path.write_text(report.markdown([figure.name for figure in figures]))
     console.print(f"Written: {', '.join(map(str, [path, *figures]))}")
-    logdir = options.root if options.config else places[0]
+    logdir = os.path.commonpath([place.resolve() for place in places])
     console.print(f"All runs on one axis: tensorboard --logdir {logdir} (tags by_trajectories/*)")

@@ -40,7 +40,7 @@ def _parts(path: Path, above: tuple[Path, ...]) -> list[str]:
     """Names of files, and the text of those that extend others."""
     if path.resolve() in above:
         raise UserError(f"The config {path} extends itself, by way of {above[-1].name}; break the circle.")
-    text = path.read_text()
+    text = path.read_text(errors="replace")  # what is no text is the parser's to refuse
     found = _EXTENDS.search(text)
     if found is None:
         return [str(path)]

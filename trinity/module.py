@@ -215,9 +215,7 @@ class CoordinatorModule(LightningModule):
         if isinstance(optimizer, EvolutionStrategy):
             optimizer.use_seed(self.seed)
             return optimizer
-        for (
-            group
-        ) in optimizer.param_groups:  # gradients know theta only: a step in units of x is scale times it
+        for group in optimizer.param_groups:
             group["lr"] *= group["scale"]
         return optimizer
 
@@ -276,14 +274,12 @@ class CoordinatorModule(LightningModule):
         self.coordinator.load(thetas)
         training = stage in TRAINING_STAGES
         selection = self.selection.training if training else self.selection.evaluation
-        # Task by task, so that what the engine keeps of a task's transcripts is used while it is there.
-        jobs = [
-            Job(task, c, Draw(self.seed, stage, generation, c * copies + copy if apart else None))
-            for apart in [copies > 1 or not shared_draws]
-            for task in tasks
-            for c in range(len(thetas))
-            for copy in range(copies)
+        shared = shared_draws and copies == 1
+        draws = [
+            Draw(self.seed, stage, generation, None if shared else i) for i in range(len(thetas) * copies)
         ]
+        # Task by task, so that what the engine keeps of a task's transcripts is used while it is there.
+        jobs = [Job(task, i // copies, draw) for task in tasks for i, draw in enumerate(draws)]
         if training:
             self.player.count(len(jobs))
         chosen: Selection = "sample" if copies > 1 else selection

@@ -121,8 +121,10 @@ def test_many_lost_labels_stop_the_run(make_module: Make) -> None:
         Imitation().step(module, module.configure_optimizers(), lost, 0)  # type: ignore[arg-type]
 
 
-def test_the_papers_learning_rate_leaves_the_policy_uniform(make_module: Make, data: TaskDataModule) -> None:
-    """As configs/optimizers/sft_paper.yaml says."""
+def test_the_papers_learning_rate_leaves_sampled_choices_uniform(
+    make_module: Make, data: TaskDataModule
+) -> None:
+    """As configs/optimizers/sft_paper.yaml says: for sampled choices, not for argmax."""
     module = make_module(optimizer=lambda groups: torch.optim.Adam(groups, lr=1e-6))
     module.configure_model()
     objective, optimizer = Imitation(), module.configure_optimizers()

@@ -1,6 +1,5 @@
 """What every evolution strategy shares, tried on SepCMAES with few parameters."""
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import Parameter
 
+from tests.optimizers.trials import run, through_file
 from trinity.errors import UserError
-from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.sep_cma import SepCMAES
 
 
@@ -20,27 +19,6 @@ def two_blocks(scale: float = 5.0, **options: Any) -> tuple[SepCMAES, Parameter,
     head, scales = Parameter(torch.zeros(2, 3)), Parameter(torch.ones(4))
     groups: list[dict[str, Any]] = [{"params": [head], "scale": scale}, {"params": [scales]}]
     return SepCMAES(groups, **options), head, scales
-
-
-def noisy_sphere(strategy: EvolutionStrategy) -> Tensor:
-    """A fitness with ties whose values depend on the candidate and the generation only."""
-    return -(strategy.ask() - 0.3 * strategy.generation).square().sum(dim=1).mul(4).round().div(4)
-
-
-def run(strategy: EvolutionStrategy, generations: int) -> list[Tensor]:
-    means = []
-    for _ in range(generations):
-        strategy.step(lambda: noisy_sphere(strategy))
-        means.append(strategy.mean)
-    return means
-
-
-def through_file(state: dict[str, Any]) -> dict[str, Any]:
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    loaded: dict[str, Any] = torch.load(file, weights_only=True)
-    return loaded
 
 
 def test_the_first_mean_is_the_start_and_theta_runs_in_group_order() -> None:
@@ -131,23 +109,6 @@ def test_resume_in_parameters_that_already_hold_the_saved_mean() -> None:
     resumed = SepCMAES([{"params": [head], "scale": 5.0}, {"params": [scales]}])
     resumed.load_state_dict(through_file(interrupted.state_dict()))
     assert torch.equal(run(resumed, 3)[-1], expected)
-
-
-def test_a_saved_state_does_not_change_with_the_run() -> None:
-    strategy, *_ = two_blocks()
-    run(strategy, 2)
-    state = strategy.state_dict()
-    copy = through_file(state)
-    run(strategy, 2)
-    strategy.load_state_dict(state)
-    run(strategy, 1)
-    for key, value in copy.items():
-        assert torch.equal(state[key], value) if isinstance(value, Tensor) else state[key] == value
-
-
-def test_the_state_holds_tensors_numbers_and_lists_of_numbers() -> None:
-    for value in two_blocks()[0].state_dict().values():
-        assert isinstance(value, Tensor | int | float) or all(isinstance(v, int | float) for v in value)
 
 
 def test_a_state_of_another_n_is_refused_by_name() -> None:

@@ -1,6 +1,5 @@
 """What every evolution strategy must do: climb, resume, keep plain states, leave global generators alone."""
 
-import io
 import random
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from tests.optimizers.trials import run, through_file
 from trinity.errors import UserError
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.block_es import BlockES
@@ -38,26 +38,6 @@ def two_blocks(make: Make, **options: Any) -> EvolutionStrategy:
         {"params": [Parameter(torch.ones(4))]},
     ]
     return make(groups, **options)
-
-
-def with_ties(strategy: EvolutionStrategy) -> Tensor:
-    return -(strategy.ask() - 0.3 * strategy.generation).square().sum(dim=1).mul(4).round().div(4)
-
-
-def run(strategy: EvolutionStrategy, generations: int) -> list[Tensor]:
-    means = []
-    for _ in range(generations):
-        strategy.step(lambda: with_ties(strategy))
-        means.append(strategy.mean)
-    return means
-
-
-def through_file(state: dict[str, Any]) -> dict[str, Any]:
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    loaded: dict[str, Any] = torch.load(file, weights_only=True)
-    return loaded
 
 
 @every

@@ -10,7 +10,9 @@ from torch.optim import Optimizer
 
 from trinity.episode.rollout import EpisodeSettings
 from trinity.episode.scheduler import Failure, Graded
+from trinity.errors import UserError
 from trinity.objectives.ledger import Ledger
+from trinity.optimizers.base import EvolutionStrategy
 from trinity.tasks.task import Task
 
 TRAINING_STAGES = ("train", "again")
@@ -94,6 +96,20 @@ class Plan:
     population: int
     agents: int
     training_tasks: int
+
+
+def unwrapped(optimizer: Optimizer) -> Optimizer:
+    """The optimizer itself, where Lightning has wrapped it to count its steps."""
+    return getattr(optimizer, "optimizer", optimizer)
+
+
+def require_gradients(objective: "Objective", optimizer: Optimizer) -> None:
+    """Raises UserError where the optimizer is an evolution strategy."""
+    if isinstance(unwrapped(optimizer), EvolutionStrategy):
+        raise UserError(
+            f"The objective {type(objective).__name__} needs an optimizer that follows gradients, such as "
+            "Adam, not an evolution strategy; change model.optimizer or model.objective."
+        )
 
 
 class Objective(ABC):

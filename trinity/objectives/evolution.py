@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from trinity.episode.scheduler import Failure, Graded
 from trinity.errors import UserError
-from trinity.objectives.base import Arena, Objective, Plan, Update
+from trinity.objectives.base import Arena, Objective, Plan, Update, unwrapped
 from trinity.objectives.ledger import account
 from trinity.objectives.shaping import Shaping
 from trinity.optimizers.base import EvolutionStrategy
@@ -23,8 +23,8 @@ class Evolution(Objective):
     All candidates see the same tasks.
 
     Args:
-        common_random_numbers: candidates also share the uniform numbers of their choices. Measured on a
-            simulated landscape: without, J stays far lower.
+        common_random_numbers: candidates also share the uniform numbers of their choices, so that chance
+            parts them less. What that is worth depends on the landscape: docs/JOURNAL.md.
         max_dropped_share: a generation that loses more of its trajectories to infrastructure failures stops
             the run instead of being learned from.
         again: so many of the best candidates play the minibatch once more, with choices drawn anew, and their
@@ -53,7 +53,7 @@ class Evolution(Objective):
 
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """See `Objective.step`. `optimizer` may be wrapped by Lightning, which counts its steps."""
-        strategy: Any = getattr(optimizer, "optimizer", optimizer)
+        strategy: Any = unwrapped(optimizer)
         if not isinstance(strategy, EvolutionStrategy):
             raise UserError(
                 f"The objective Evolution needs an evolution strategy such as SepCMAES, but the optimizer is "

@@ -11,10 +11,8 @@ from torch.optim import Optimizer
 
 from trinity.episode.roles import Role
 from trinity.episode.scheduler import Failure, Graded
-from trinity.errors import UserError
-from trinity.objectives.base import Arena, Objective, Plan, Update
+from trinity.objectives.base import Arena, Objective, Plan, Update, require_gradients
 from trinity.objectives.ledger import Ledger, account, settle
-from trinity.optimizers.base import EvolutionStrategy
 from trinity.tasks.task import Task
 
 _SAMPLES = 3
@@ -25,12 +23,12 @@ class Imitation(Objective):
     """One step: a step along the gradient of the cross-entropy on a minibatch of labelled queries.
 
     **Labels.** Each agent answers each training task alone, as a Worker, three times (seeds; at temperature 0
-    the three are one call, and its answer is shared). The agents that solved it most often share the target's
-    mass equally. A task that nobody solved has no label and is left out. **Role targets.** The labels come
-    from Workers, so the target role of a query is the Worker, with certainty; later turns have no labels:
-    labelling them would mean playing every continuation, 7^4 x 3^5 times as many calls in the paper's
-    setting (appendix A.2.2). What this policy does after its first turn is what the head makes of states that
-    it was not trained on.
+    the same call thrice, made once where the three are under way together). The agents that solved it most
+    often share the target's mass equally. A task that nobody solved has no label and is left out. **Role
+    targets.** The labels come from Workers, so the target role of a query is the Worker, with certainty;
+    later turns have no labels: labelling them would mean playing every continuation, 7^4 x 3^5 times as many
+    calls in the paper's setting (appendix A.2.2). What this policy does after its first turn is what the head
+    makes of states that it was not trained on.
 
     A task is labelled when it is first drawn, so labels are paid for only where they are used, and they are
     kept in the checkpoint. Only the head is trained; the queries' hidden states, those of the unadapted
@@ -54,11 +52,7 @@ class Imitation(Objective):
 
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """See `Objective.step`."""
-        if isinstance(getattr(optimizer, "optimizer", optimizer), EvolutionStrategy):
-            raise UserError(
-                "The objective Imitation needs an optimizer that follows gradients, such as Adam, not "
-                "an evolution strategy; change model.optimizer or model.objective."
-            )
+        require_gradients(self, optimizer)
         ledger = self._label([task for task in tasks if task.id not in self._targets], arena, generation)
         labelled = [task for task in tasks if self._targets.get(task.id)]
         metrics = {

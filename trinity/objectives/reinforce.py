@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 from trinity.episode.rollout import EpisodeSettings, Trajectory
 from trinity.episode.transcript import Transcript
 from trinity.errors import UserError
-from trinity.objectives.base import Arena, Gradients, Objective, Plan, Update
+from trinity.objectives.base import Arena, Gradients, Objective, Plan, Update, require_gradients
 from trinity.objectives.ledger import account
-from trinity.optimizers.base import EvolutionStrategy
+from trinity.optimizers.base import default_population_size
 from trinity.tasks.task import Task
 
 
@@ -55,15 +55,11 @@ class Reinforce(Objective):
         return plan.steps * plan.minibatch * self._samples(plan.n)
 
     def _samples(self, n: int) -> int:
-        return self.samples or math.ceil(4 + 3 * math.log(n))
+        return self.samples or default_population_size(n)
 
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """See `Objective.step`."""
-        if isinstance(getattr(optimizer, "optimizer", optimizer), EvolutionStrategy):
-            raise UserError(
-                "The objective Reinforce needs an optimizer that follows gradients, such as Adam, not "
-                "an evolution strategy; change model.optimizer or model.objective."
-            )
+        require_gradients(self, optimizer)
         theta = arena.theta()
         copies = self._samples(len(theta))
         results = arena.play(theta[None], tasks, stage="train", generation=generation, copies=copies)

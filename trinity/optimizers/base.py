@@ -11,6 +11,11 @@ from torch import Tensor
 from trinity.errors import UserError
 
 
+def default_population_size(n: int) -> int:
+    """lambda = ceil(4 + 3 ln n), 33 at n = 13,312."""
+    return math.ceil(4 + 3 * math.log(n))
+
+
 def checked_sigma0(sigma0: float) -> float:
     """The first step size. Raises UserError where it is not above 0."""
     if not (math.isfinite(sigma0) and sigma0 > 0):
@@ -31,6 +36,7 @@ class EvolutionStrategy(torch.optim.Optimizer, ABC):
     Args:
         params: parameters or parameter groups.
         population_size: lambda, the candidates of a generation; None is ceil(4 + 3 ln n).
+        seed: None leaves it to `use_seed`.
 
     Raises:
         UserError: if lambda < 2 or a group's scale is not a positive number.
@@ -40,8 +46,13 @@ class EvolutionStrategy(torch.optim.Optimizer, ABC):
     # that both share: the search and the parameter groups are mutated, never rebound.
 
     def __init__(
-        self, params: Iterable[Tensor] | Iterable[dict[str, Any]], *, population_size: int | None = None
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        *,
+        population_size: int | None = None,
+        seed: int | None = None,
     ) -> None:
+        self._has_seed = seed is not None
         super().__init__(params, {"scale": 1.0})
         for group in self.param_groups:
             if not (math.isfinite(group["scale"]) and group["scale"] > 0):
@@ -49,7 +60,7 @@ class EvolutionStrategy(torch.optim.Optimizer, ABC):
         self._blocks = [sum(p.numel() for p in group["params"]) for group in self.param_groups]
         self.n: int = sum(self._blocks)
         if population_size is None:
-            population_size = math.ceil(4 + 3 * math.log(self.n))
+            population_size = default_population_size(self.n)
         if population_size < 2:
             raise UserError(f"population_size must be at least 2 to rank candidates, not {population_size}.")
         self.population_size: int = population_size
@@ -57,9 +68,14 @@ class EvolutionStrategy(torch.optim.Optimizer, ABC):
             [p.detach().reshape(-1).to("cpu", torch.float32, copy=True) for p in self._parameters()]
         )
 
-    @abstractmethod
     def use_seed(self, seed: int) -> None:
         """Take the run's seed where the constructor was given none. Comes before the first ask."""
+        if not self._has_seed:
+            self._begin(seed)
+
+    @abstractmethod
+    def _begin(self, seed: int) -> None:
+        """Start the search's draws anew from a seed."""
 
     @property
     @abstractmethod

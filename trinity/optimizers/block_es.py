@@ -47,7 +47,7 @@ class BlockES(EvolutionStrategy):
         antithetic: bool = False,
         seed: int | None = None,
     ) -> None:
-        super().__init__(params, population_size=population_size)
+        super().__init__(params, population_size=population_size, seed=seed)
         if antithetic and population_size is None:
             self.population_size += self.population_size % 2
         if antithetic and (self.population_size % 2 or self.population_size < 4):
@@ -57,7 +57,6 @@ class BlockES(EvolutionStrategy):
             )
         self._antithetic = antithetic
         self._sizes = torch.tensor(self._blocks if blockwise else [self.n])
-        self._has_seed = seed is not None
         winners = self.population_size // 2 if antithetic else self.population_size
         mu = max(1, winners // 2)
         weights = math.log(mu + 0.5) - torch.arange(1, mu + 1).double().log()
@@ -72,9 +71,8 @@ class BlockES(EvolutionStrategy):
             "seed": seed or 0,
         }
 
-    def use_seed(self, seed: int) -> None:
-        if not self._has_seed:
-            self._search["seed"] = seed
+    def _begin(self, seed: int) -> None:
+        self._search["seed"] = seed
 
     @property
     def generation(self) -> int:

@@ -55,19 +55,17 @@ class PyCMAES(EvolutionStrategy):
         step_size: StepSizeControl = "csa",
         seed: int | None = None,
     ) -> None:
-        super().__init__(params, population_size=population_size)
+        super().__init__(params, population_size=population_size, seed=seed)
         if step_size == "tpa" and self.population_size < 4:
             raise UserError(
                 f"population_size is {self.population_size}, but step_size tpa takes two candidates for "
                 "itself; give it at least 4, or use csa."
             )
-        self._has_seed = seed is not None
         self._search = _Search(self.n, self.population_size)
         self._search.begin(checked_sigma0(sigma0), step_size, seed or 0)
 
-    def use_seed(self, seed: int) -> None:
-        if not self._has_seed:
-            self._search.begin(self._search.sigma0, self._search.step_size, seed)
+    def _begin(self, seed: int) -> None:
+        self._search.begin(self._search.sigma0, self._search.step_size, seed)
 
     @property
     def generation(self) -> int:

@@ -44,10 +44,9 @@ class RandomSearch(EvolutionStrategy):
         population_size: int | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(params, population_size=population_size)
+        super().__init__(params, population_size=population_size, seed=seed)
         if not (math.isfinite(half_width) and half_width > 0):
             raise UserError(f"half_width must be above 0, not {half_width}.")
-        self._has_seed = seed is not None
         self._search: dict[str, Any] = {
             "best": torch.zeros(self.n),
             "best_fitness": -math.inf,
@@ -56,9 +55,8 @@ class RandomSearch(EvolutionStrategy):
             "half_width": half_width,
         }
 
-    def use_seed(self, seed: int) -> None:
-        if not self._has_seed:
-            self._search["seed"] = seed
+    def _begin(self, seed: int) -> None:
+        self._search["seed"] = seed
 
     @property
     def generation(self) -> int:

@@ -50,14 +50,12 @@ class SepCMAES(EvolutionStrategy):
         population_size: int | None = None,
         seed: int | None = None,
     ) -> None:
-        super().__init__(params, population_size=population_size)
-        self._has_seed = seed is not None
+        super().__init__(params, population_size=population_size, seed=seed)
         self._cmaes = _AskTellCMAES(self.n, self.population_size, checked_sigma0(sigma0))
         self._cmaes.seed(seed or 0)
 
-    def use_seed(self, seed: int) -> None:
-        if not self._has_seed:
-            self._cmaes.seed(seed)
+    def _begin(self, seed: int) -> None:
+        self._cmaes.seed(seed)
 
     @property
     def generation(self) -> int:
