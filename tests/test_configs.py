@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trinity.cli import fit
+from trinity.commands.fit import fit
 from trinity.configs import expand
 from trinity.errors import UserError
 

@@ -49,7 +49,7 @@ def small(tmp_path: Path) -> list[str]:
     overlay["model"]["optimizer"]["init_args"]["population_size"] = 5
     (tmp_path / "counting_pool.py").write_text(COUNTING_POOL)
     # Lightning starts the other processes as it was started itself: by the path of a script.
-    (tmp_path / "fit.py").write_text("from trinity.cli import fit\nfit()\n")
+    (tmp_path / "fit.py").write_text("from trinity.commands.fit import fit\nfit()\n")
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(overlay))
     return ["--config", QUICKSTART, "--config", str(tmp_path / "small.yaml")]
 

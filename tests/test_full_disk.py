@@ -21,7 +21,7 @@ import json, os, sqlite3, subprocess, sys
 from pathlib import Path
 import torch
 disk, arguments = Path(sys.argv[1]), sys.argv[2:]
-fit = [sys.executable, "-c", "from trinity.cli import fit; fit()", *arguments]
+fit = [sys.executable, "-c", "from trinity.commands.fit import fit; fit()", *arguments]
 ballast = disk / "ballast"
 ballast.write_bytes(b"x" * int(os.environ["BALLAST"]))
 first = subprocess.run(fit, capture_output=True, text=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from trinity.caching import main as trinity_cache
-from trinity.cli import fit
+from trinity.commands.cache import main as trinity_cache
+from trinity.commands.fit import fit
 from trinity.errors import UserError
 from trinity.rewards.launcher import Launcher
 from trinity.rewards.sandbox import Limits

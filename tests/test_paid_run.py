@@ -18,7 +18,7 @@ import yaml
 from tests.conftest import simulated_pool
 from tests.fake_openrouter import FAULTS, FakeOpenRouter, sometimes
 from tests.small_run import small_run
-from trinity.cli import fit
+from trinity.commands.fit import fit
 from trinity.data import TaskDataModule
 from trinity.episode.scheduler import Graded
 from trinity.module import CoordinatorModule
@@ -139,7 +139,7 @@ def test_a_recorded_run_is_replayed_without_the_server(
 ) -> None:
     fit(arguments())
     paid = server.made.total()
-    export = [sys.executable, "-c", "from trinity.caching import main; main()"]
+    export = [sys.executable, "-c", "from trinity.commands.cache import main; main()"]
     subprocess.run(
         [*export, "export", str(tmp_path / "cache.sqlite"), str(tmp_path / "x.jsonl.gz")], check=True
     )
@@ -161,7 +161,7 @@ def test_a_recorded_run_is_replayed_without_the_server(
     assert "holds no answer of agent-" in capsys.readouterr().err
 
 
-KILLED = "import sys; from trinity.cli import fit; fit(sys.argv[1:])"
+KILLED = "import sys; from trinity.commands.fit import fit; fit(sys.argv[1:])"
 
 
 def test_a_kill_pays_for_no_answer_twice(
@@ -197,7 +197,14 @@ def test_a_kill_pays_for_no_answer_twice(
 
 def answers(path: Path) -> int:
     done = subprocess.run(
-        [sys.executable, "-c", "from trinity.caching import main; main()", "stats", str(path), "--json"],
+        [
+            sys.executable,
+            "-c",
+            "from trinity.commands.cache import main; main()",
+            "stats",
+            str(path),
+            "--json",
+        ],
         capture_output=True,
         text=True,
         check=True,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trinity.grading import Case, grade_case, read_case
+from trinity.commands.grade import Case, grade_case, read_case
 from trinity.rewards.rewards import Rewards
 from trinity.rewards.sandbox import Limits
 from trinity.tasks.jsonl import read_rows

@@ -29,7 +29,7 @@ from unittest.mock import patch
 from shape import peak_mib
 
 from callbacks.progress import GenerationProgress
-from trinity.cli import run
+from trinity.commands.fit import run
 from trinity.coordinator.coordinator import Coordinator
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.pool.simulated import SimulatedPool

@@ -26,7 +26,7 @@ import torch
 
 from callbacks.divergence import measure
 from callbacks.progress import GenerationProgress
-from trinity.cli import TrinityCLI, run
+from trinity.commands.fit import TrinityCLI, run
 from trinity.evaluation.statistics import proportion
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.simulated import SimulatedPool

@@ -71,7 +71,7 @@ def run(experiment: str, name: str, arguments: list[str], seed: int, root: Path)
     folder = root / experiment / name.replace(" ", "_")
     done = sorted(folder.glob(f"seed_{seed}/version_*/summary.json"))
     if not done:
-        fit = "from trinity.cli import fit; fit()"
+        fit = "from trinity.commands.fit import fit; fit()"
         config = ["--config", str(ROOT / "configs" / CONFIGS[experiment])]
         rest = ["--evaluation.controls", "false", "--seed_everything", str(seed)]
         where = ["--trainer.default_root_dir", str(folder), "--name", f"seed_{seed}", "--label", name]

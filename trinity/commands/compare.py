@@ -23,7 +23,7 @@ from trinity.evaluation.report import FILE_NAME
 from trinity.evaluation.runs import find_runs
 
 _TABLE_WIDTH = 140
-_FIT = "from trinity.cli import fit; fit()"
+_FIT = "from trinity.commands.fit import fit; fit()"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

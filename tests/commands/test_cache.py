@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trinity.caching import main
+from trinity.commands.cache import main
 from trinity.pool.base import Completion
 from trinity.pool.cache import CompletionCache, key_of
 

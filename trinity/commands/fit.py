@@ -1,4 +1,4 @@
-"""Console scripts. `trinity-fit --config FILE` trains a coordinator and reports what it learned."""
+"""`trinity-fit --config FILE` trains a coordinator and reports what it learned."""
 
 import errno
 import logging

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from trinity import grading
+from trinity.commands import grade as grading
 from trinity.errors import UserError
 from trinity.rewards.launcher import Launcher
 from trinity.rewards.sandbox import Limits
 from trinity.tasks.jsonl import Row
 
-BANK = Path(__file__).parent / "data" / "reward_cases"
+BANK = Path(__file__).parents[1] / "data" / "reward_cases"
 RIGHT = {"id": "m1", "kind": "math", "output": r"So \boxed{4}.", "reference": "4", "expected": True}
 WRONG = RIGHT | {"id": "m2", "reference": "5"}
 

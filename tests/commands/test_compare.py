@@ -9,11 +9,11 @@ import yaml
 from transformers import PreTrainedModel
 
 from tests.evaluation.finished_runs import outcomes, write_run
-from trinity.cli import fit
-from trinity.comparing import main
+from trinity.commands.compare import main
+from trinity.commands.fit import fit
 from trinity.coordinator.slm import RandomShape, SLMConfig, load_slm
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 
 # The planted landscape, in three turns. Alone, each agent solves a task in five; a plan by the second or the

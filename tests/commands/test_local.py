@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trinity.local_servers import LocalServers, Server, find_model, main
+from trinity.commands.local import LocalServers, Server, find_model, main
 
 STAND_IN = '''
 """Serves /v1/models as llama_cpp.server does; a model file that says "broken" ends it at once."""
@@ -108,7 +108,7 @@ def test_models_that_are_not_there_are_named(folder, capsys, models, sentence):
 
 
 def test_a_missing_server_is_named_with_how_to_install_it(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("trinity.local_servers.find_spec", lambda name: None)
+    monkeypatch.setattr("trinity.commands.local.find_spec", lambda name: None)
     assert call("up", "--folder", str(tmp_path)) == 2
     assert "GGML_NATIVE=OFF pip install -e '.[local]'" in capsys.readouterr().err
 

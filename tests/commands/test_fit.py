@@ -14,9 +14,9 @@ import torch
 import yaml
 
 from tests.small_run import small_run
-from trinity.cli import fit
+from trinity.commands.fit import fit
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "configs" / "quickstart.yaml")
 
 # A pool that ends its own process in the middle of a generation, at the call that KILL_AT names.
@@ -52,7 +52,7 @@ def run(arguments: list[str], tmp_path: Path, **environment: str) -> subprocess.
     """trinity-fit in a process of its own."""
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     return subprocess.run(
-        [sys.executable, "-c", "from trinity.cli import fit; fit()", *arguments],
+        [sys.executable, "-c", "from trinity.commands.fit import fit; fit()", *arguments],
         env={**os.environ, "PYTHONPATH": path, **environment},
         cwd=tmp_path,
         capture_output=True,

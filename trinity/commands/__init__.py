@@ -1,0 +1,1 @@
+"""Console scripts, one file each; nothing imports them."""
