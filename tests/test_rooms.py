@@ -16,7 +16,7 @@ ALLOWED = {
     "tasks": set[str](),
     "optimizers": set[str](),
     "episode": {"trinity.pool.base"},
-    "objectives": {"trinity.optimizers.base", "trinity.tasks.task", "trinity.episode."},
+    "objectives": {"trinity.optimizers.base", "trinity.tasks.task", "trinity.episode.", "trinity.pool.base"},
     "evaluation": {"trinity.tasks.task", "trinity.episode.", "trinity.pool.base"},
 }
 ROOMS = {f"trinity.{room}." for room in ALLOWED}
@@ -32,6 +32,7 @@ ALLOWED_MODULES = {
     "player": {
         "trinity.episode.",
         "trinity.pool.",
+        "trinity.rewards.grade",
         "trinity.rewards.rewards",
         "trinity.tasks.task",
         "trinity.ranks",

@@ -134,7 +134,7 @@ class Ungraded:
     reward: int = 0
 
 
-async def ungraded(task: Question, answer: str | None) -> Ungraded:
+async def ungraded(task: Question, answer: str | None, made: list[Completion]) -> Ungraded:
     """No grade."""
     return Ungraded()
 

@@ -92,7 +92,7 @@ class Uniform:
         return np.zeros(1), np.zeros(3)
 
 
-async def grade(task: Question, answer: str | None) -> Mark:
+async def grade(task: Question, answer: str | None, made: list[Completion]) -> Mark:
     """No grade."""
     return Mark()
 

@@ -86,7 +86,7 @@ class ShuffledPool(Pool):
             future.set_result(None)
 
 
-async def grade(task: Question, answer: str | None) -> Mark:
+async def grade(task: Question, answer: str | None, made: list[Completion]) -> Mark:
     return Mark(0 if answer is None else int(digest(task.id, answer) < 0.5))
 
 
@@ -153,7 +153,7 @@ async def test_identical_requests_in_flight_are_made_once() -> None:
     shared = sum(turn.completion.source == "shared" for turn in turns)
     assert shared > 0
     assert len(turns) == pool.calls + shared
-    costs = sum(result.trajectory.cost for result in found if isinstance(result, Graded))
+    costs = sum(result.paid.usd for result in found if isinstance(result, Graded))
     assert costs == pytest.approx(0.1 * pool.calls), "each call is paid for once"
 
 
@@ -176,7 +176,7 @@ async def test_nobody_waits_for_the_slowest() -> None:
 
     finished: list[str] = []
 
-    async def note(task: Question, answer: str | None) -> Mark:
+    async def note(task: Question, answer: str | None, made: list[Completion]) -> Mark:
         finished.append(task.id)
         if len(finished) == CANDIDATES * (TASKS - 1):
             slow.set()  # reached only if all the others play to their end meanwhile
@@ -217,8 +217,8 @@ async def test_a_failure_has_the_cost_of_the_turns_before_it() -> None:
 
     found = await run(ShuffledPool(0, fails))
     lost = [result for result in found if isinstance(result, Failure)]
-    shared = sum(result.cost == 0 for result in lost)
-    assert lost and sum(result.cost for result in lost) == pytest.approx(0.1 * (len(lost) - shared))
+    shared = sum(result.paid.usd == 0 for result in lost)
+    assert lost and sum(result.paid.usd for result in lost) == pytest.approx(0.1 * (len(lost) - shared))
     assert shared < len(lost)
 
 
@@ -239,7 +239,7 @@ async def test_many_user_errors_at_once_surface_as_one() -> None:
 
 
 async def test_a_user_error_of_a_grader_surfaces_as_itself() -> None:
-    async def refuse(task: Question, answer: str | None) -> Mark:
+    async def refuse(task: Question, answer: str | None, made: list[Completion]) -> Mark:
         raise UserError("no such grader")
 
     with pytest.raises(UserError, match=r"^no such grader$"):
@@ -249,7 +249,7 @@ async def test_a_user_error_of_a_grader_surfaces_as_itself() -> None:
 async def test_the_whole_last_answer_is_graded_and_none_where_no_worker_spoke() -> None:
     asked: dict[str, list[str | None]] = {}
 
-    async def note(task: Question, answer: str | None) -> Mark:
+    async def note(task: Question, answer: str | None, made: list[Completion]) -> Mark:
         asked.setdefault(task.id, []).append(answer)
         return Mark(1)
 

@@ -61,15 +61,10 @@ class Rewards:
                 f"{math_timeout}; raise them."
             )
         self.judge = judge
-        self._ask_judge: Ask | None = None
         self._algebra = AlgebraWorkers(math_workers, math_timeout)
         self._code = CodeGrader(code_workers, code_limits, sandbox)
         self._grades: OrderedDict[_Key | AlgebraQuestion, Grade] = OrderedDict()
         self._asked: dict[AlgebraQuestion, asyncio.Task[Grade]] = {}
-
-    def judge_by(self, ask: Ask) -> None:
-        """How to reach the judge, where there is one."""
-        self._ask_judge = ask if self.judge is not None else None
 
     def check(self, task: Gradable) -> None:
         """Look at a task's reference, when it is loaded.
@@ -110,29 +105,33 @@ class Rewards:
         except ValueError:
             return False
 
-    async def grade(self, task: Gradable, answer: str | None) -> Grade:
+    async def grade(self, task: Gradable, answer: str | None, ask: Ask | None = None) -> Grade:
         """The grade of a whole final output; None (no Worker spoke) gets reward 0.
+
+        `ask` reaches the judge, where there is one. Of equal answers at a time, the first one's is used.
 
         Raises what the judge's call raises: then there is no grade.
         """
         if answer is None:
             return Grade(0, None, "no Worker output")
         digest = hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        query = task.query if self._ask_judge and task.grader == "text" else ""
+        if self.judge is None or task.grader != "text":
+            ask = None
+        query = task.query if ask else ""
         key = (task.grader, task.reference, task.letters, task.options, query, digest)
         grade = self._grades.get(key)
         if grade is None:
-            grade = await self._fresh(task, answer)
+            grade = await self._fresh(task, answer, ask)
             self._remember(key, grade)
         return grade
 
-    async def _fresh(self, task: Gradable, answer: str) -> Grade:
+    async def _fresh(self, task: Gradable, answer: str, ask: Ask | None) -> Grade:
         if task.grader == "code":
             return await self._code.grade(answer, task.reference)
         decided = _decide(task, answer)
         grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
-        if self._ask_judge and task.grader == "text" and grade.extracted and not grade.reward:
-            same = await means_the_same(self._ask_judge, task.query, task.reference, grade.extracted)
+        if ask is not None and grade.extracted and not grade.reward:
+            same = await means_the_same(ask, task.query, task.reference, grade.extracted)
             return Grade(
                 int(same), grade.extracted, f"{self.judge} finds it {'the same' if same else 'different'}"
             )
