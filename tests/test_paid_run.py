@@ -16,7 +16,14 @@ import torch
 import yaml
 
 from tests.conftest import simulated_pool
-from tests.fake_openrouter import FAULTS, FakeOpenRouter, sometimes
+from tests.fake_openrouter import (
+    FAULTS,
+    PAID_FAULTS,
+    REFUSALS,
+    FakeOpenRouter,
+    any_form,
+    sometimes,
+)
 from tests.small_run import small_run
 from trinity.commands.fit import fit
 from trinity.data import TaskDataModule
@@ -24,7 +31,7 @@ from trinity.episode.scheduler import Graded
 from trinity.module import CoordinatorModule
 from trinity.objectives.ledger import account
 from trinity.pool.base import DecodeParameters, Message, RetrySettings
-from trinity.pool.cache import CacheSettings
+from trinity.pool.cache import CacheSettings, CompletionCache
 from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig
 from trinity.pool.reliable import ReliablePool
 from trinity.tasks.synthetic import SyntheticTasks
@@ -84,7 +91,7 @@ def outcome(tmp_path: Path, version: int) -> Any:
 
 def column(tmp_path: Path, version: int, name: str) -> list[float]:
     with (folder(tmp_path, version) / "generations.csv").open() as file:
-        return [float(row[name]) for row in csv.DictReader(file)]
+        return [float(row[name] or 0) for row in csv.DictReader(file)]
 
 
 def test_faults_change_no_reward_and_lose_nothing(
@@ -104,6 +111,7 @@ def test_faults_change_no_reward_and_lose_nothing(
     expected = play(quiet)
     assert len(expected) == 528
     with FakeOpenRouter(simulated_pool(), sometimes(0.2)) as server:
+        server.form = any_form
         models = [ModelConfig(f"openai/agent-{i}", f"agent-{i}", 64, api_base=server.base) for i in range(2)]
         pool = LiteLLMPool(models, retry=RetrySettings(**RETRY))  # type: ignore[arg-type]
         faulty = make_module(pool=pool, cache=CacheSettings(str(tmp_path / "cache.sqlite")))
@@ -115,7 +123,9 @@ def test_faults_change_no_reward_and_lose_nothing(
     assert [r.trajectory.answer for r in played] == [r.trajectory.answer for r in expected]
     assert server.made.total() > 1.15 * server.answered.total(), "there were faults"
     assert max(server.answered.values()) == 1, "none was paid for twice"
-    assert ledgers[1].cost == pytest.approx(server.usd), "every dollar is accounted for"
+    assert server.thrown.total() > 20
+    assert ledgers[1].paid.usd == pytest.approx(server.usd), "every dollar is accounted for"
+    assert [faulty.spent.usd, faulty.player.spent()["amounts"]["usd"]] == pytest.approx([server.usd] * 2)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -131,7 +141,67 @@ async def test_each_fault_is_retried(fault: str, server: FakeOpenRouter) -> None
     await pool.aclose()
     assert "boxed" in completion.text
     assert list(server.made.values()) == [3]
-    assert completion.cost == 0.001, "what failed cost nothing"
+    assert completion.cost == 0.001
+    assert completion.paid.usd == pytest.approx(0.003 if fault in PAID_FAULTS else 0.001)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_each_refusal_is_an_answer_which_is_asked_for_once(
+    refusal: str, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    server.fault = lambda name, before, body: refusal if "12 * 30" in str(body["messages"]) else None
+    models = [ModelConfig(f"openai/agent-{i}", f"agent-{i}", api_base=server.base) for i in range(2)]
+    store = CompletionCache(tmp_path / "cache.sqlite")
+    messages: list[Message] = [{"role": "user", "content": "Compute 12 * 30 + 4."}]
+    for source in ("call", "cache"):
+        pool = ReliablePool(LiteLLMPool(models, retry=RetrySettings(**RETRY)), store)  # type: ignore[arg-type]
+        completion = await pool.complete(0, messages, DecodeParameters())
+        await pool.aclose()
+        assert completion.refusal and completion.source == source
+        assert completion.text == ("I can't help with that." if refusal == "refusal" else "")
+    asked_whether_it_answers = refusal[:3].isdigit()
+    assert server.made.total() == 1 + asked_whether_it_answers
+
+
+def test_a_flagged_input_costs_its_pick_and_not_the_run(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One agent's provider flags whatever holds a product: its picks are wrong, counted, shown, and kept."""
+
+    def fault(name: str, before: int, body: dict[str, Any]) -> str | None:
+        return "403" if body["model"] == "agent-1" and " * " in body["messages"][-1]["content"] else None
+
+    server.fault = fault
+    fit(arguments(steps=2))
+    said = capsys.readouterr().out
+    assert re.search(r"without a proper answer.*agent-1: status 403 \(\d+x\)", said)
+    refused = column(tmp_path, 0, "refusals/agent-1/status 403")
+    lines = [json.loads(line) for line in (folder(tmp_path, 0) / "journal.jsonl").read_text().splitlines()]
+    found = [
+        decision["refusal"]
+        for line in lines
+        if line["stage"] == "train"
+        for decision in line["decisions"]
+        if "refusal" in decision
+    ]
+    assert found and set(found) == {"status 403"} and len(found) == sum(refused)
+    assert column(tmp_path, 0, "trajectories/dropped") == [0, 0]
+
+
+def test_a_flagged_input_drops_its_task_where_that_is_wanted(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    def fault(name: str, before: int, body: dict[str, Any]) -> str | None:
+        return "403" if body["model"] == "agent-1" and " * " in body["messages"][-1]["content"] else None
+
+    server.fault = fault
+    objective = {
+        "class_path": "trinity.objectives.evolution.Evolution",
+        "init_args": {"max_dropped_share": 0.99},
+    }
+    fit(arguments(steps=2, episode={"refused_request": "drop"}, objective=objective))
+    assert sum(column(tmp_path, 0, "trajectories/dropped")) > 0
+    assert sum(column(tmp_path, 0, "failures/agent-1/request refused (status 403)")) > 0
 
 
 def test_a_recorded_run_is_replayed_without_the_server(
@@ -213,7 +283,7 @@ def answers(path: Path) -> int:
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404])
-def test_a_refusal_stops_cleanly_after_saving_and_the_run_goes_on_later(
+def test_a_model_that_refuses_all_stops_cleanly_after_saving_and_the_run_goes_on_later(
     arguments: Arguments,
     server: FakeOpenRouter,
     tmp_path: Path,
