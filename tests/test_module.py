@@ -209,8 +209,8 @@ def test_the_pool_s_model_judges_free_form_answers(
     task = Task("t", "d", "Which city?", "Paris", "text", "line")
     module = make_module(pool=JudgingPool(judgement), rewards=Rewards(judge="b"))
     module.prepare(TaskDataModule(OneTask(task), minibatch=1))
-    policy = SchedulePolicy(2, ((0, Role.WORKER),))
-    results = module.run(policy, [Job(task, 0, Draw(0, "evaluation", 0))], "argmax", max_turns=1)
+    policy, alone = SchedulePolicy(2, ((0, Role.WORKER),)), EpisodeSettings(max_turns=1)
+    results = module.run(policy, [Job(task, 0, Draw(0, "evaluation", 0))], "argmax", alone)
     assert [result.reward for result in results if isinstance(result, Graded)] == rewards
     assert [result.cause for result in results if isinstance(result, Failure)] == ["down"] * (
         1 - len(rewards)

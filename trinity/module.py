@@ -300,17 +300,19 @@ class CoordinatorModule(LightningModule):
         ]
         self.player.count(len(jobs))
         policy = OneAgentEach(len(self.pool.agents))
-        return self.player.play_together(policy, jobs, "argmax", self.coordinator.encoder.clip, 1)
+        alone = replace(self.episode, max_turns=1)
+        return self.player.play_together(policy, jobs, "argmax", self.coordinator.encoder.clip, alone)
 
     def run(
         self,
         policy: Policy,
         jobs: Sequence[Job[Task]],
         selection: Selection,
-        max_turns: int | None = None,
+        episode: EpisodeSettings | None = None,
     ) -> list[Graded | Failure]:
-        """Trajectories of any policy on this module's pool, by this process alone."""
-        return self.player.play(policy, jobs, selection, self.coordinator.encoder.clip, max_turns)
+        """Trajectories of any policy on this module's pool, by this process alone, under `episode`'s rules in
+        place of the run's where they are given."""
+        return self.player.play(policy, jobs, selection, self.coordinator.encoder.clip, episode)
 
     def gradients(self) -> LogitGradients:
         """The logits at the present theta, differentiable, and the gradients that their backward passes
