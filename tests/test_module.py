@@ -1,7 +1,9 @@
 """CoordinatorModule outside of a trainer."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from trinity.evaluation.baselines import SchedulePolicy
 from trinity.module import CoordinatorModule
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
+from trinity.pool.cache import CacheSettings
 from trinity.rewards.rewards import Rewards
 from trinity.settings import BlockScales, SelectionSettings, SVFSettings
 from trinity.tasks.task import Task, TaskSource, TaskSplits
@@ -209,12 +212,70 @@ def test_the_pool_s_model_judges_free_form_answers(
     task = Task("t", "d", "Which city?", "Paris", "text", "line")
     module = make_module(pool=JudgingPool(judgement), rewards=Rewards(judge="b"))
     module.prepare(TaskDataModule(OneTask(task), minibatch=1))
-    policy = SchedulePolicy(2, ((0, Role.WORKER),))
-    results = module.run(policy, [Job(task, 0, Draw(0, "evaluation", 0))], "argmax", max_turns=1)
+    policy, alone = SchedulePolicy(2, ((0, Role.WORKER),)), EpisodeSettings(max_turns=1)
+    results = module.run(policy, [Job(task, 0, Draw(0, "evaluation", 0))], "argmax", alone)
     assert [result.reward for result in results if isinstance(result, Graded)] == rewards
     assert [result.cause for result in results if isinstance(result, Failure)] == ["down"] * (
         1 - len(rewards)
     )
+
+
+class InventivePool(Pool):
+    """Says something new at every call, as an LLM at a temperature above 0 does."""
+
+    agents = ("a", "b")
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        self.calls += 1
+        return Completion(f"{self.agents[agent]} {self.calls}")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_runs_of_different_seeds_share_a_cache_but_no_samples(
+    make_module: Make, data: TaskDataModule, tmp_path: Path, temperature: float
+) -> None:
+    """In every stage: training, the best again, labels, validation, and the rows of the final table."""
+    pool = InventivePool()
+    tasks = data.splits.train[:2]
+
+    def said(seed: int) -> dict[str, set[str]]:
+        module = make_module(
+            pool=pool,
+            seed=seed,
+            cache=CacheSettings(str(tmp_path / "cache.sqlite")),
+            episode=EpisodeSettings(decode=DecodeParameters(temperature=temperature)),
+        )
+        module.configure_model()
+        theta = module.initial_theta[None]
+        results = {
+            stage: module.play(theta, tasks, stage=stage, generation=0, **options)  # type: ignore[arg-type]
+            for stage, options in {
+                "train": {"shared_draws": False},
+                "again": {},
+                "validation": {},
+                "copies": {"copies": 2},
+            }.items()
+        }
+        results["label"] = module.play_agents(tasks, stage="label", samples=2, generation=0)
+        alone, worker = replace(module.episode, max_turns=1), SchedulePolicy(2, ((1, Role.WORKER),))
+        jobs = [Job(task, 0, Draw(seed, "evaluation", 0)) for task in tasks]
+        results["evaluation"] = module.run(worker, jobs, "argmax", alone)
+        return {
+            stage: {t.completion.text for r in played if isinstance(r, Graded) for t in r.trajectory.turns}
+            for stage, played in results.items()
+        }
+
+    first, paid = said(0), pool.calls
+    assert said(0) == first and pool.calls == paid, "a repeated run finds its own samples"
+    other = said(1)
+    if temperature:
+        assert not any(first[stage] & other[stage] for stage in first)
+    else:
+        assert other["label"] == first["label"] and other["evaluation"] == first["evaluation"]
+        assert len(first["label"]) == 4, "two agents on two tasks: greedy answers have no samples"
 
 
 def test_a_judge_is_one_of_the_pool(make_module: Make, data: TaskDataModule) -> None:

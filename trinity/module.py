@@ -308,7 +308,8 @@ class CoordinatorModule(LightningModule):
         ]
         self.player.count(len(jobs))
         policy = OneAgentEach(len(self.pool.agents))
-        results = self.player.play_together(policy, jobs, "argmax", self.coordinator.encoder.clip, 1)
+        alone = replace(self.episode, max_turns=1)
+        results = self.player.play_together(policy, jobs, "argmax", self.coordinator.encoder.clip, alone)
         return self._accounted(results)
 
     def run(
@@ -316,10 +317,11 @@ class CoordinatorModule(LightningModule):
         policy: Policy,
         jobs: Sequence[Job[Task]],
         selection: Selection,
-        max_turns: int | None = None,
+        episode: EpisodeSettings | None = None,
     ) -> list[Graded | Failure]:
-        """Trajectories of any policy on this module's pool, by this process alone."""
-        results = self.player.play(policy, jobs, selection, self.coordinator.encoder.clip, max_turns)
+        """Trajectories of any policy on this module's pool, by this process alone, under `episode`'s rules in
+        place of the run's where they are given."""
+        results = self.player.play(policy, jobs, selection, self.coordinator.encoder.clip, episode)
         return self._accounted(results)
 
     def _accounted(self, results: list[Graded | Failure]) -> list[Graded | Failure]:

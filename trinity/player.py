@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from trinity.episode.calls import Calls
@@ -103,7 +103,7 @@ class Player:
         jobs: Sequence[Job[Task]],
         selection: Selection,
         clip: Clip,
-        max_turns: int | None = None,
+        episode: EpisodeSettings | None = None,
     ) -> list[Graded | Failure]:
         """Trajectories whose results all processes of a distributed run need: they share the jobs, and each
         has to call this.
@@ -112,10 +112,10 @@ class Player:
         """
         ranks = Ranks.here()
         if ranks.count == 1:
-            return self.play(policy, jobs, selection, clip, max_turns)
+            return self.play(policy, jobs, selection, clip, episode)
         mine = ranks.share([job.candidate for job in jobs])
         try:
-            played = self.play(policy, [jobs[i] for i in mine], selection, clip, max_turns, share=ranks.count)
+            played = self.play(policy, [jobs[i] for i in mine], selection, clip, episode, share=ranks.count)
         except UserError as error:
             return self._gathered(ranks, len(jobs), {}, str(error))
         return self._gathered(ranks, len(jobs), dict(zip(mine, played, strict=True)), None)
@@ -139,15 +139,14 @@ class Player:
         jobs: Sequence[Job[Task]],
         selection: Selection,
         clip: Clip,
-        max_turns: int | None = None,
+        episode: EpisodeSettings | None = None,
         *,
         share: int = 1,
     ) -> list[Graded | Failure]:
         """Trajectories of any policy, by this process alone.
 
-        `max_turns` overrides the episode's; `share` processes at work divide the limits on calls.
+        `episode` stands in place of the run's rules; `share` processes at work divide the limits on calls.
         """
-        settings = self.episode if max_turns is None else replace(self.episode, max_turns=max_turns)
         calls = Calls(self._open(), self._concurrency, share)
         judge = None if self._rewards.judge is None else list(self.pool.agents).index(self._rewards.judge)
 
@@ -155,7 +154,7 @@ class Player:
             ask = None if judge is None else calls.asker(judge, _JUDGE_DECODE, made)
             return await self._rewards.grade(task, answer, ask)
 
-        rollout = Rollout(policy, calls, settings, clip, selection)
+        rollout = Rollout(policy, calls, episode or self.episode, clip, selection)
         return self._runner.run(run_jobs(rollout, jobs, grade, self._finished))
 
     def _finished(self, job: Job[Task], result: Graded | Failure) -> None:

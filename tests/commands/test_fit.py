@@ -263,7 +263,7 @@ KILL_AT = {
     "random": "120",
     "blockwise": "120",
     "reinforce": "600",
-    "sft": "75",
+    "sft": "32",
 }
 
 

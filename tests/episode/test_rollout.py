@@ -168,7 +168,7 @@ async def test_s4_reasoning_enters_no_transcript_and_no_answer(play: Any) -> Non
 async def test_s4_the_chosen_agent_is_asked_with_the_decode_parameters(play: Any) -> None:
     decode = DecodeParameters(max_tokens=7, temperature=0.3)
     played = await play([(2, W, "four"), (1, W, "five")], decode=decode, max_turns=2)
-    named = replace(decode, sample="evaluation/0")
+    named = replace(decode, sample="0/evaluation/0")
     assert [(agent, used) for agent, _, used in played.pool.calls] == [(2, named), (1, named)]
 
 
@@ -226,6 +226,23 @@ def test_every_part_of_a_draws_key_counts() -> None:
         for what in ("agent", "role")
     ]
     assert len(set(drawn)) == len(drawn)
+
+
+def test_every_part_of_a_draws_key_names_another_sample() -> None:
+    named = [
+        Draw(seed, stage, generation, candidate).sample
+        for seed in (0, 1, 11)
+        for stage in ("train", "again", "label-0", "label-1", "validation", "evaluation", "random")
+        for generation in (0, 1, 11)
+        for candidate in (None, 0, 1, 11)
+    ]
+    assert len(set(named)) == len(named)
+
+
+async def test_a_greedy_request_is_one_request_for_every_seed(play: Any) -> None:
+    decode = DecodeParameters(temperature=0.0)
+    played = await play([(2, W, "four")], decode=decode, max_turns=1)
+    assert [used for *_, used in played.pool.calls] == [decode]
 
 
 keys = st.tuples(st.integers(0, 9), st.text(max_size=3), st.integers(0, 9), st.none() | st.integers(0, 9))

@@ -50,13 +50,19 @@ class Runner:
 
     settings: EpisodeSettings = field(default_factory=lambda: EpisodeSettings(max_turns=2))
     fails: Callable[[int, str], bool] = lambda agent, question: False
-    asked: list[tuple[Any, Sequence[Job[Task]], Selection, int | None]] = field(default_factory=list)
+    asked: list[tuple[Any, Sequence[Job[Task]], Selection, EpisodeSettings | None]] = field(
+        default_factory=list
+    )
 
     def run(
-        self, policy: Policy, jobs: Sequence[Job[Task]], selection: Selection, max_turns: int | None = None
+        self,
+        policy: Policy,
+        jobs: Sequence[Job[Task]],
+        selection: Selection,
+        episode: EpisodeSettings | None = None,
     ) -> list[Graded | Failure]:
-        self.asked.append((policy, list(jobs), selection, max_turns))
-        settings = self.settings if max_turns is None else EpisodeSettings(max_turns=max_turns)
+        self.asked.append((policy, list(jobs), selection, episode))
+        settings = episode or self.settings
         rollout = Rollout(policy, Calls(Experts(self.fails)), settings, lambda text, tokens: text, selection)
 
         async def grade(task: Task, answer: str | None) -> Mark:

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,10 @@ def test_a_single_agent_is_one_worker_call(make_runner: Any, tasks: list[Task]) 
     assert list(singles) == list(AGENTS)
     for agent, name in enumerate(AGENTS):
         assert singles[name] == {task.id: int(task.domain in name) for task in tasks}
-        policy, jobs, selection, max_turns = runner.asked[agent]
+        policy, jobs, selection, episode = runner.asked[agent]
         assert isinstance(policy, SchedulePolicy)
-        assert (selection, max_turns, len(jobs)) == ("argmax", 1, len(tasks))
+        assert (selection, len(jobs)) == ("argmax", len(tasks))
+        assert episode == replace(runner.settings, max_turns=1)
 
 
 def test_rewards_leave_out_what_could_not_be_finished(
@@ -77,9 +79,9 @@ def test_random_routing_samples_uniform_choices_by_the_seed(make_runner: Any, ta
     runner = make_runner()
     found = [evaluation(runner, seed).random(tasks) for seed in (0, 0, 1)]
     assert found[0] == found[1] != found[2]
-    policy, _, selection, max_turns = runner.asked[0]
+    policy, _, selection, episode = runner.asked[0]
     assert isinstance(policy, UniformPolicy)
-    assert (selection, max_turns) == ("sample", None)
+    assert (selection, episode) == ("sample", None)
     # A right answer needs the last Worker to be the right agent: at most a third of the time.
     assert 0.05 < mean(found[0]) < 0.5
 

@@ -10,12 +10,15 @@ import torch
 from trinity.data import TaskDataModule
 from trinity.episode.policy import probabilities
 from trinity.episode.roles import Role
+from trinity.episode.rollout import EpisodeSettings
 from trinity.errors import UserError
 from trinity.module import CoordinatorModule
+from trinity.objectives.base import Plan
 from trinity.objectives.imitation import Imitation, target
 from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
 from trinity.rewards.rewards import Rewards
 from trinity.tasks.synthetic import SyntheticTasks
+from trinity.tasks.task import Task
 
 Make = Callable[..., CoordinatorModule]
 
@@ -51,7 +54,7 @@ def test_it_learns_whom_to_ask_and_leaves_the_scales(module: CoordinatorModule) 
     data = TaskDataModule(SyntheticTasks(train=60, validation=3, test=60), minibatch=20)
     objective, optimizer = Imitation(), module.configure_optimizers()
     first = objective.step(module, optimizer, data.minibatch(0), 0)  # type: ignore[arg-type]
-    assert first.ledger.trajectories == 20 * 2 * 3
+    assert first.ledger.trajectories == 20 * 2, "greedy answers are asked for once"
     # The two agents know two of the three kinds of question; text is nobody's.
     assert first.metrics["imitation/labelled"] + first.metrics["imitation/unsolved"] == 20
     for step in range(1, 60):
@@ -68,6 +71,40 @@ def test_it_learns_whom_to_ask_and_leaves_the_scales(module: CoordinatorModule) 
         assert int(roles.argmax()) == Role.WORKER
         hits[task.domain] += int(agents.argmax()) == {"math": 0, "choice": 1}.get(task.domain, -1)
     assert hits["math"] + hits["choice"] > 36
+
+
+class Lucky(Pool):
+    """Right in one of three samples; at temperature 0 there is no luck."""
+
+    agents = ("a", "b")
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, str]] = []
+
+    async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        self.asked.append((agent, decode.sample))
+        return Completion(f"\\boxed{{{77 if decode.sample.split('/')[1:2] == [f'label-{agent}'] else 0}}}")
+
+
+@pytest.mark.parametrize(("temperature", "wanted"), [(0.0, 1), (0.7, 3)])
+def test_a_label_takes_three_samples_or_one_greedy_answer(
+    make_module: Make, temperature: float, wanted: int
+) -> None:
+    """And that is what is planned, and what the log says."""
+    pool = Lucky()
+    module = make_module(
+        pool=pool, optimizer=adam, episode=EpisodeSettings(decode=DecodeParameters(temperature=temperature))
+    )
+    module.configure_model()
+    task = Task("t", "math", "What is 77 * 1 + 0?", "77", "math", "boxed")
+    objective = Imitation()
+    update = objective.step(module, module.configure_optimizers(), [task], 0)  # type: ignore[arg-type]
+    samples = [f"0/label-{i}/0" for i in range(3)] if temperature else [""]
+    assert sorted(pool.asked) == [(agent, sample) for agent in range(2) for sample in samples]
+    assert objective.state()["targets"] == {"t": [0.5, 0.5] if temperature else []}
+    assert update.metrics["imitation/samples"] == wanted
+    plan = Plan(steps=1, minibatch=1, n=9, population=1, agents=2, training_tasks=1, temperature=temperature)
+    assert objective.planned(plan) == update.ledger.trajectories == len(pool.asked) == 2 * wanted
 
 
 def test_labels_are_kept_and_not_paid_for_twice(module: CoordinatorModule, data: TaskDataModule) -> None:
@@ -104,7 +141,7 @@ def test_a_task_that_could_not_be_labelled_is_tried_again(make_module: Make, dat
     lost = type(task)("lost", "math", "What is 77 * 1 + 0?", "77", "math", "boxed")
     before = module.theta()
     update = objective.step(module, optimizer, [task, lost], 0)  # type: ignore[arg-type]
-    assert update.ledger.failures == {("b", "down"): 3}
+    assert update.ledger.failures == {("b", "down"): 1}
     assert set(objective.state()["targets"]) == {task.id}
     assert torch.equal(module.theta(), before), "a task that nobody solves teaches nothing"
     pool.down = False

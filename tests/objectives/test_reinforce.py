@@ -1,5 +1,6 @@
 """The policy gradient, against finite differences of an exact J, and one step of REINFORCE."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -19,12 +20,13 @@ from trinity.episode.transcript import Transcript
 from trinity.errors import UserError
 from trinity.evaluation.baselines import SchedulePolicy
 from trinity.module import CoordinatorModule
-from trinity.objectives.reinforce import Reinforce, accumulate, leave_one_out
+from trinity.objectives.reinforce import Baseline, Reinforce, accumulate, advantages
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.settings import BlockScales, SVFSettings
 from trinity.tasks.task import Task
 
 Make = Callable[..., CoordinatorModule]
+BASELINES: tuple[Baseline, ...] = ("task", "batch")
 
 
 def every_trajectory(module: CoordinatorModule, task: Task) -> list[Graded]:
@@ -128,10 +130,133 @@ def _with_text(path: Trajectory, text: str) -> Trajectory:
     return replace(path, turns=(thinker, *path.turns[1:2]))
 
 
-def test_each_reward_is_measured_by_the_others() -> None:
-    assert leave_one_out([1, 0, 1, 1]) == pytest.approx([1 - 2 / 3, -1.0, 1 - 2 / 3, 1 - 2 / 3])
-    assert sum(leave_one_out([1, 0, 0, 1, 1])) == pytest.approx(0)
-    assert leave_one_out([1]) == [0.0]
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_the_expected_step_agrees_with_finite_differences_under_either_baseline(
+    make_module: Make, data: TaskDataModule, baseline: Baseline
+) -> None:
+    """Over every joint outcome of two tasks with two one-turn trajectories each, by their probabilities."""
+    module = make_module(episode=EpisodeSettings(max_turns=1))
+    module.configure_model()
+    start = module.initial_theta + 0.1 * torch.randn(
+        module.layout.n, generator=torch.Generator().manual_seed(1)
+    )
+    with torch.no_grad():
+        for block, value in module.layout.unpack(start).items():
+            module.blocks()[block].copy_(value)
+    tasks = [next(t for t in data.splits.train if t.domain == domain) for domain in ("math", "text")]
+    outcomes = [every_trajectory(module, task) for task in tasks]
+    assert len({sum(one.reward for one in found) for found in outcomes}) == 2, "one task is easier"
+
+    def chances(theta: Tensor) -> list[list[float]]:
+        return [
+            [probability(module, theta, task, one.trajectory) for one in found]
+            for task, found in zip(tasks, outcomes, strict=True)
+        ]
+
+    def j(theta: Tensor) -> float:
+        pairs = zip(chances(theta), outcomes, strict=True)
+        return sum(p * one.reward for ps, found in pairs for p, one in zip(ps, found, strict=True)) / 2
+
+    at = [list(zip(found, ps, strict=True)) for found, ps in zip(outcomes, chances(start), strict=True)]
+    weights = {id(one): 0.0 for found in outcomes for one in found}
+    for joint in product(at[0], at[0], at[1], at[1]):
+        chance = math.prod(p for _, p in joint)
+        kept = [one for one, _ in joint]
+        for one, advantage in zip(kept, advantages(kept, baseline), strict=True):
+            weights[id(one)] += chance * advantage / len(kept)
+    everything = [one for found in outcomes for one in found]
+    gradients = module.gradients()
+    accumulate(
+        gradients,
+        [one.trajectory for one in everything],
+        [weights[id(one)] for one in everything],
+        {task.id: task.query for task in tasks},
+        module.episode,
+    )
+    gradient = -module.layout.pack(gradients.gradients())
+    for name, block in module.layout.unpack(gradient).items():
+        direction = torch.zeros_like(gradient)
+        inside = torch.cat([torch.full((b.size,), b.name == name) for b in module.layout.blocks])
+        direction[inside] = block.flatten() / block.norm()
+        step = 0.02
+        difference = (j(start + step * direction) - j(start - step * direction)) / (2 * step)
+        assert abs(difference) > 1e-4, name
+        assert float(gradient @ direction) == pytest.approx(difference, rel=0.02), name
+
+
+def test_a_trajectory_is_measured_by_the_others_on_its_task(graded: Callable[..., Graded]) -> None:
+    easy = [graded(0, "easy", reward) for reward in (1, 1, 0, 1)]
+    hard = [graded(0, "hard", reward) for reward in (0, 1)]
+    mixed = [easy[0], hard[0], *easy[1:], hard[1]]
+    assert advantages(mixed, "task") == pytest.approx([1 / 3, -1.0, 1 / 3, -1.0, 1 / 3, 1.0])
+    # Four of six are right: without a right one 3 / 5, without a wrong one 4 / 5.
+    assert advantages(mixed, "batch") == pytest.approx([0.4, -0.8, 0.4, -0.8, 0.4, 0.4])
+
+
+def test_the_only_trajectory_of_a_task_is_measured_by_those_of_others(graded: Callable[..., Graded]) -> None:
+    """Never by itself, which would leave it without an advantage: as a gradient, biased towards none."""
+    kept = [graded(0, "alone", 1), graded(0, "other", 0), graded(0, "other", 1)]
+    assert advantages(kept, "task") == pytest.approx([0.5, -1.0, 1.0])
+    assert advantages(kept[:1], "task") == advantages(kept[:1], "batch") == [1.0]
+
+
+def step_of_a_coin(
+    graded: Callable[..., Graded], pays: dict[str, tuple[int, int]], baseline: Baseline
+) -> tuple[float, float]:
+    """Exact mean and variance of the estimate where a policy with one parameter x tosses a coin.
+
+    It says 1 with probability sigmoid(x) = 0.6, whatever the task; task t pays `pays[t][said]`. Two
+    trajectories a task: all their joint outcomes are enumerated.
+    """
+    p, names = 0.6, [task for task in pays for _ in range(2)]
+    mean = square = 0.0
+    for said in product((0, 1), repeat=len(names)):
+        chance = math.prod(p if one else 1 - p for one in said)
+        kept = [graded(0, task, pays[task][one]) for task, one in zip(names, said, strict=True)]
+        found = advantages(kept, baseline)
+        # d log π / dx is said - p.
+        estimate = sum(a * (one - p) for a, one in zip(found, said, strict=True)) / len(said)
+        mean, square = mean + chance * estimate, square + chance * estimate**2
+    return mean, square - mean**2
+
+
+def test_the_tasks_own_baseline_has_less_variance_where_tasks_differ_in_difficulty(
+    graded: Callable[..., Graded],
+) -> None:
+    """An easy task, an impossible one, and one that only the right word solves."""
+    pays = {"easy": (1, 1), "impossible": (0, 0), "open": (0, 1)}
+    found = {baseline: step_of_a_coin(graded, pays, baseline) for baseline in BASELINES}
+    # J = (1 + 0 + p) / 3, and dp/dx = p (1 - p).
+    assert [mean for mean, _ in found.values()] == pytest.approx([0.24 / 3] * 2), "both are unbiased"
+    assert found["task"][1] < found["batch"][1]
+
+
+def test_the_batchs_baseline_has_less_variance_where_tasks_are_alike(graded: Callable[..., Graded]) -> None:
+    """It is the mean of more trajectories: what the other one pays for being the task's own."""
+    found = {b: step_of_a_coin(graded, dict.fromkeys("abc", (0, 1)), b) for b in BASELINES}
+    assert [mean for mean, _ in found.values()] == pytest.approx([0.24] * 2), "both are unbiased"
+    assert found["batch"][1] < found["task"][1]
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_a_step_takes_its_baseline_and_logs_both_variances(
+    make_module: Make, data: TaskDataModule, baseline: Baseline
+) -> None:
+    objective = Reinforce(samples=5, baseline=baseline, max_gradient_norm=None)
+    module, update = stepped(make_module, data, objective)
+    kept = update.ledger.kept
+    for name in BASELINES:
+        values = advantages(kept, name)
+        wanted = sum(value**2 for value in values) / len(values)
+        assert update.metrics[f"reinforce/advantage_variance/{name}"] == pytest.approx(wanted)
+    fresh = make_module()
+    fresh.configure_model()
+    gradients = fresh.gradients()
+    weights = [value / len(kept) for value in advantages(kept, baseline)]
+    queries = {task.id: task.query for task in data.minibatch(0)}
+    accumulate(gradients, [one.trajectory for one in kept], weights, queries, fresh.episode)
+    step = fresh.layout.pack(gradients.gradients())
+    torch.testing.assert_close(module.theta() - module.initial_theta, -step, atol=1e-6, rtol=1e-4)
 
 
 def stepped(

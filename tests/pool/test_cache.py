@@ -62,6 +62,11 @@ def test_everything_that_decides_an_answer_is_in_the_key():
     assert keys == [request_of(Two(), *variant)[0] for variant in variants]
 
 
+def test_the_tokens_of_several_turns_have_the_key_of_their_sum():
+    several, sum_ = DecodeParameters(max_tokens=100, turns=5), DecodeParameters(max_tokens=500)
+    assert request_of(Two(), 0, MESSAGES, several) == request_of(Two(), 0, MESSAGES, sum_)
+
+
 def test_a_models_own_options_are_in_the_key_and_its_address_is_not():
     def key(**options):
         return request_of(LiteLLMPool([ModelConfig("openai/m", **options)]), 0, MESSAGES, DecodeParameters())[

@@ -239,6 +239,14 @@ async def test_a_models_own_max_tokens_come_first(server, make):
     assert server.bodies[0]["max_tokens"] == 9
 
 
+@pytest.mark.parametrize(("own", "longest"), [(None, 77), (9, 9)])
+async def test_an_answer_may_take_the_tokens_of_several_turns(server, make, own, longest):
+    pool, decode = make(max_tokens=own), DecodeParameters(max_tokens=77, turns=5)
+    await pool.complete(0, MESSAGES, decode)
+    assert server.bodies[0]["max_tokens"] == 5 * longest
+    assert pool.identity(0, decode)["max_tokens"] == 5 * longest
+
+
 async def test_extra_body_is_the_same_for_every_call(server, make, model):
     pool = make(model, extra_body={"provider": {"order": ["a"]}})
     for _ in range(2):

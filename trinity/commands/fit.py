@@ -147,7 +147,7 @@ class TrinityCLI(LightningCLI):
         model, splits, trainer = self.model, self.datamodule.splits, self.trainer
         model.configure_model()
         optimizer = model.configure_optimizers()
-        turns, steps, agents = model.episode.max_turns, max(trainer.max_steps, 0), len(model.pool.agents)
+        turns, steps, agents = model.episode.max_turns, max(trainer.max_steps, 0), len(self._offered())
         plan = Plan(
             steps=steps,
             minibatch=self.datamodule.minibatch_size,
@@ -155,6 +155,7 @@ class TrinityCLI(LightningCLI):
             population=getattr(optimizer, "population_size", 1),
             agents=agents,
             training_tasks=len(splits.train),
+            temperature=model.episode.decode.temperature,
         )
         every = trainer.check_val_every_n_epoch or 1
         settings = self._settings()
@@ -211,6 +212,10 @@ class TrinityCLI(LightningCLI):
         report.print(Console(width=None if console.is_terminal else _TABLE_WIDTH))
         report.write(self.folder)
         console.print(f"Run folder: {self.folder}")
+
+    def _offered(self) -> Sequence[int]:
+        """The places of the agents on offer."""
+        return self.model.episode.places(len(self.model.pool.agents))
 
     def _settings(self) -> EvaluationSettings:
         return self._get(self.config_init, "evaluation")  # type: ignore[no-any-return]

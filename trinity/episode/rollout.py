@@ -106,9 +106,10 @@ class Draw:
 
     @property
     def sample(self) -> str:
-        """Names one sample of a request at a temperature above 0: another one in each generation."""
+        """Names one sample of a request at a temperature above 0: another one for each seed, stage and
+        generation, so that runs of different seeds that share a cache draw samples of their own."""
         shared = "" if self.candidate is None else f"/{self.candidate}"
-        return f"{self.stage}/{self.generation}{shared}"
+        return f"{self.seed}/{self.stage}/{self.generation}{shared}"
 
     def uniform(self, task_id: str, turn: int, what: str) -> float:
         """The number in [0, 1) of one choice."""

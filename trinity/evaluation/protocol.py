@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trinity import keyed
@@ -27,7 +27,11 @@ class Runner(Protocol):
     """What the protocol needs of the module: trajectories of any policy."""
 
     def run(
-        self, policy: Policy, jobs: Sequence[Job[Task]], selection: Selection, max_turns: int | None = None
+        self,
+        policy: Policy,
+        jobs: Sequence[Job[Task]],
+        selection: Selection,
+        episode: EpisodeSettings | None = None,
     ) -> list[Graded | Failure]:
         """See `CoordinatorModule.run`."""
 
@@ -118,11 +122,11 @@ class Evaluation:
         *,
         selection: Selection = "argmax",
         stage: str = "evaluation",
-        max_turns: int | None = None,
+        episode: EpisodeSettings | None = None,
     ) -> Rewards:
         """Reward by task id; tasks lost to infrastructure failures are left out, with a warning."""
         jobs = [Job(task, 0, Draw(self._seed, stage, 0)) for task in tasks]
-        results = self._runner.run(policy, jobs, selection, max_turns)
+        results = self._runner.run(policy, jobs, selection, episode)
         rewards = {result.task_id: result.reward for result in results if isinstance(result, Graded)}
         failed = [result for result in results if isinstance(result, Failure)]
         if failed:
@@ -136,7 +140,7 @@ class Evaluation:
     def single(self, agent: int, tasks: Sequence[Task]) -> Rewards:
         """One agent alone: one call in the Worker role."""
         policy = SchedulePolicy(len(self._agents), ((agent, Role.WORKER),))
-        return self.rewards(policy, tasks, max_turns=1)
+        return self.rewards(policy, tasks, episode=replace(self._episode, max_turns=1))
 
     def singles(self, tasks: Sequence[Task]) -> dict[str, Rewards]:
         """Each agent on offer alone, by name; an agent that answered nothing is left out."""

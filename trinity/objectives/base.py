@@ -88,7 +88,10 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A training as its config describes it: what `Objective.planned` counts trajectories from."""
+    """A training as its config describes it: what `Objective.planned` counts trajectories from.
+
+    `agents` counts those on offer, `temperature` is that of their answers.
+    """
 
     steps: int
     minibatch: int
@@ -96,6 +99,7 @@ class Plan:
     population: int
     agents: int
     training_tasks: int
+    temperature: float
 
 
 def unwrapped(optimizer: Optimizer) -> Optimizer:

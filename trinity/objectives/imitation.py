@@ -15,20 +15,20 @@ from trinity.objectives.base import Arena, Objective, Plan, Update, require_grad
 from trinity.objectives.ledger import Ledger, account, settle
 from trinity.tasks.task import Task
 
-_SAMPLES = 3
+_SAMPLES = 3  # the paper's three seeds
 _MANY = 8
 
 
 class Imitation(Objective):
     """One step: a step along the gradient of the cross-entropy on a minibatch of labelled queries.
 
-    **Labels.** Each agent answers each training task alone, as a Worker, three times (seeds; at temperature 0
-    the same call thrice, made once where the three are under way together). The agents that solved it most
-    often share the target's mass equally. A task that nobody solved has no label and is left out. **Role
-    targets.** The labels come from Workers, so the target role of a query is the Worker, with certainty;
-    later turns have no labels: labelling them would mean playing every continuation, 7^4 x 3^5 times as many
-    calls in the paper's setting (appendix A.2.2). What this policy does after its first turn is what the head
-    makes of states that it was not trained on.
+    **Labels.** Each agent answers each training task alone, as a Worker: three times, which are three
+    samples, where the LLMs answer at a temperature above 0, and once at temperature 0, where three answers
+    would be one answer three times. The agents that solved it most often share the target's mass equally. A
+    task that nobody solved has no label and is left out. **Role targets.** The labels come from Workers, so
+    the target role of a query is the Worker, with certainty; later turns have no labels: labelling them would
+    mean playing every continuation, 7^4 x 3^5 times as many calls in the paper's setting (appendix A.2.2).
+    What this policy does after its first turn is what the head makes of states that it was not trained on.
 
     A task is labelled when it is first drawn, so labels are paid for only where they are used, and they are
     kept in the checkpoint. Only the head is trained; the queries' hidden states, those of the unadapted
@@ -48,7 +48,7 @@ class Imitation(Objective):
 
     def planned(self, plan: Plan) -> int:
         """See `Objective.planned`: each task that is drawn is labelled once."""
-        return min(plan.steps * plan.minibatch, plan.training_tasks) * plan.agents * _SAMPLES
+        return min(plan.steps * plan.minibatch, plan.training_tasks) * plan.agents * samples(plan.temperature)
 
     def step(self, arena: Arena, optimizer: Optimizer, tasks: Sequence[Task], generation: int) -> Update:
         """See `Objective.step`."""
@@ -56,6 +56,7 @@ class Imitation(Objective):
         ledger = self._label([task for task in tasks if task.id not in self._targets], arena, generation)
         labelled = [task for task in tasks if self._targets.get(task.id)]
         metrics = {
+            "imitation/samples": float(samples(arena.episode.decode.temperature)),
             "imitation/labelled": float(sum(bool(target) for target in self._targets.values())),
             "imitation/unsolved": float(sum(not target for target in self._targets.values())),
         }
@@ -68,7 +69,8 @@ class Imitation(Objective):
     def _label(self, tasks: Sequence[Task], arena: Arena, generation: int) -> Ledger:
         if not tasks:
             return Ledger([], [], Counter())
-        results = arena.play_agents(tasks, stage="label", samples=_SAMPLES, generation=generation)
+        wanted = samples(arena.episode.decode.temperature)
+        results = arena.play_agents(tasks, stage="label", samples=wanted, generation=generation)
         failed = {result.task_id for result in results if isinstance(result, Failure)}
         solved: dict[str, Counter[int]] = {task.id: Counter() for task in tasks if task.id not in failed}
         for result in results:
@@ -105,6 +107,11 @@ class Imitation(Objective):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up a checkpoint's labels."""
         self._targets = {task: list(target) for task, target in state.get("targets", {}).items()}
+
+
+def samples(temperature: float) -> int:
+    """How many answers of each agent a label is made of: at temperature 0 all are the same one."""
+    return _SAMPLES if temperature > 0 else 1
 
 
 def target(solved: Mapping[int, int], agents: int) -> list[float]:

@@ -4,12 +4,15 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from trinity.episode.rollout import EpisodeSettings, Trajectory
+from trinity.episode.scheduler import Graded
 from trinity.episode.transcript import Transcript
 from trinity.errors import UserError
 from trinity.objectives.base import Arena, Gradients, Objective, Plan, Update, require_gradients
@@ -17,18 +20,27 @@ from trinity.objectives.ledger import account
 from trinity.optimizers.base import default_population_size
 from trinity.tasks.task import Task
 
+Baseline = Literal["task", "batch"]
+_BASELINES: tuple[Baseline, ...] = ("task", "batch")
+
 
 class Reinforce(Objective):
     """One step: `samples` trajectories on each of the m tasks, then one step along their policy gradient.
 
     The gradient of J is estimated by (1/N) Σ_i (R_i - b_i) ∇ log π(trajectory i), where log π sums the
     logarithms of all its choices of agent and of role, and b_i is the mean reward of the other trajectories
-    of the batch (leave-one-out, which leaves the estimate unbiased). It reaches the head and the
-    singular-value scales. Trajectories are sampled, each with draws of its own.
+    on the same task (leave-one-out, which leaves the estimate unbiased: Kool, van Hoof and Welling 2019). It
+    reaches the head and the singular-value scales. Trajectories are sampled, each with draws of its own.
+
+    Logged beside J: `reinforce/advantage_variance/task` and `.../batch`, the mean of (R_i - b_i)² under
+    either baseline on the step's own trajectories. The more the tasks' difficulties differ, the lower is the
+    first beside the second.
 
     Args:
         samples: trajectories of a task; None is ceil(4 + 3 ln n), the population size of an evolution
             strategy: so both take as many a step, 16 x 33 = 528.
+        baseline: b_i is the mean over the other trajectories of the `task`, or of the whole `batch`, which is
+            as unbiased but also counts how hard a task is as a trajectory's merit.
         entropy_bonus: weight of the mean entropy of the choices' distributions in what is maximised.
         max_gradient_norm: longer gradients are scaled to this norm, in units of x; None leaves them.
         max_dropped_share: as for `Evolution`.
@@ -37,6 +49,7 @@ class Reinforce(Objective):
     def __init__(
         self,
         samples: int | None = None,
+        baseline: Baseline = "task",
         entropy_bonus: float = 0.0,
         max_gradient_norm: float | None = 1.0,
         max_dropped_share: float = 0.25,
@@ -46,6 +59,7 @@ class Reinforce(Objective):
         if max_gradient_norm is not None and not max_gradient_norm > 0:
             raise UserError(f"objective.max_gradient_norm is {max_gradient_norm}, but must be above 0.")
         self.samples = samples
+        self.baseline = baseline
         self.entropy_bonus = entropy_bonus
         self.max_gradient_norm = max_gradient_norm
         self.max_dropped_share = max_dropped_share
@@ -64,12 +78,13 @@ class Reinforce(Objective):
         copies = self._samples(len(theta))
         results = arena.play(theta[None], tasks, stage="train", generation=generation, copies=copies)
         ledger = account(results, self.max_dropped_share)
-        advantages = leave_one_out([graded.reward for graded in ledger.kept])
+        under = {baseline: advantages(ledger.kept, baseline) for baseline in _BASELINES}
+        used = under[self.baseline]
         gradients = arena.gradients()
         entropy = accumulate(
             gradients,
             [graded.trajectory for graded in ledger.kept],
-            [advantage / len(advantages) for advantage in advantages],
+            [advantage / len(used) for advantage in used],
             {task.id: task.query for task in tasks},
             arena.episode,
             self.entropy_bonus,
@@ -81,6 +96,10 @@ class Reinforce(Objective):
             "J/population_mean": ledger.mean_reward,
             "reinforce/gradient_norm": norm,
             "reinforce/entropy": entropy,
+            **{
+                f"reinforce/advantage_variance/{baseline}": fmean(value * value for value in found)
+                for baseline, found in under.items()
+            },
         }
         return Update(generation, ledger, metrics)
 
@@ -97,11 +116,40 @@ class Reinforce(Objective):
         return norm
 
 
-def leave_one_out(rewards: Sequence[int]) -> list[float]:
-    """Each reward minus the mean of all others; 0 for a single one."""
-    others = max(len(rewards) - 1, 1)
-    total = sum(rewards)
-    return [reward - (total - reward) / others if len(rewards) > 1 else 0.0 for reward in rewards]
+def advantages(kept: Sequence[Graded], baseline: Baseline) -> list[float]:
+    """The advantage of each trajectory: its reward minus its baseline.
+
+    The baseline is a mean over other trajectories only: with its own reward in it the estimate would be
+    biased. Where a trajectory is its task's only one, it takes the whole batch's; where it is the only one at
+    all, 0.
+    """
+    everyone = _Rewards.of(kept)
+    tasks: dict[str, list[Graded]] = defaultdict(list)
+    for graded in kept:
+        tasks[graded.task_id].append(graded)
+    by_task = {task: _Rewards.of(found) for task, found in tasks.items()}
+    found = []
+    for graded in kept:
+        own = by_task[graded.task_id]
+        group = own if baseline == "task" and own.count > 1 else everyone
+        found.append(graded.reward - group.mean_without(graded.reward))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewards:
+    """The rewards of some trajectories: their sum, and how many they are."""
+
+    total: int
+    count: int
+
+    @classmethod
+    def of(cls, graded: Sequence[Graded]) -> "_Rewards":
+        return cls(sum(one.reward for one in graded), len(graded))
+
+    def mean_without(self, reward: int) -> float:
+        """The mean of all but one of them."""
+        return (self.total - reward) / (self.count - 1) if self.count > 1 else 0.0
 
 
 @dataclass

@@ -20,7 +20,8 @@ class DecodeParameters:
     """How an LLM samples. `reasoning_effort` None leaves the field out of the request.
 
     `sample` tells several samples of one request apart; it is not sent. A rollout sets it where the
-    temperature is above 0.
+    temperature is above 0. `turns` gives one answer the tokens of so many: the limit that it multiplies is
+    `max_tokens`, or a model's own in its place.
     """
 
     max_tokens: int = 4096
@@ -28,6 +29,7 @@ class DecodeParameters:
     top_p: float = 1.0
     reasoning_effort: str | None = "minimal"
     sample: str = ""
+    turns: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,9 @@ class Pool(ABC):
 
     def identity(self, agent: int, decode: DecodeParameters) -> dict[str, Any]:
         """All that decides an agent's answer beside the messages, for the key of a cache; plain values."""
-        return {"model": self.agents[agent], **asdict(decode)}
+        fields = asdict(decode)
+        fields["max_tokens"] *= fields.pop("turns")  # one limit has one key, however it came about
+        return {"model": self.agents[agent], **fields}
 
     @abstractmethod
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:

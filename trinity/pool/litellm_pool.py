@@ -238,10 +238,11 @@ class LiteLLMPool(Pool):
     def _request(
         self, config: ModelConfig, messages: Sequence[Message], decode: DecodeParameters
     ) -> dict[str, Any]:
+        longest = decode.max_tokens if config.max_tokens is None else config.max_tokens
         request: dict[str, Any] = {
             "model": config.model,
             "messages": [dict(message) for message in messages],
-            "max_tokens": decode.max_tokens if config.max_tokens is None else config.max_tokens,
+            "max_tokens": decode.turns * longest,
             "temperature": decode.temperature,
             "top_p": decode.top_p,
             "api_base": config.api_base,
