@@ -88,6 +88,7 @@ class GenerationProgress(Callback):
                 f"Turns without a proper answer, which count as answers all the same: {counts}.",
                 highlight=False,
                 markup=False,
+                soft_wrap=True,
             )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

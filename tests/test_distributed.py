@@ -101,7 +101,7 @@ def test_gradients_make_the_run_of_one_process_too(small: list[str], tmp_path: P
     one, two = fit(tmp_path, "one", arguments), fit(tmp_path, "two", [*arguments, *DDP])
     assert (one.returncode, two.returncode) == (0, 0), two.stderr
     assert outcome(tmp_path, "two") == outcome(tmp_path, "one")
-    assert int((tmp_path / "calls-two" / "1").read_text()) > 10, "the second process played its part"
+    assert int((tmp_path / "calls-two" / "1").read_text()) > 5, "the second process played its part"
 
 
 def test_two_processes_make_the_run_of_one(small: list[str], tmp_path: Path) -> None:

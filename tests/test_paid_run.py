@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def arguments(server: FakeOpenRouter, tmp_path: Path, monkeypatch: pytest.Monkey
     """Arguments of a short run on the server, with a cache."""
     monkeypatch.setenv("FAKE_API_KEY", KEY)
 
-    def make(*more: str, steps: int = 3, retry: Any = RETRY, **model: Any) -> list[str]:
+    def make(*more: str, steps: int = 3, retry: Any = RETRY, price: Any = None, **model: Any) -> list[str]:
         names = ("agent-0", "agent-1")
         models = [
             {
@@ -63,6 +64,7 @@ def arguments(server: FakeOpenRouter, tmp_path: Path, monkeypatch: pytest.Monkey
                 "name": name,
                 "api_base": server.base,
                 "api_key_variable": "FAKE_API_KEY",
+                "price": price,
             }
             for name in names
         ]
@@ -362,8 +364,9 @@ def test_a_budget_ends_the_run_at_a_complete_generation(
     budget: dict[str, float],
 ) -> None:
     """Three generations of 12 trajectories do not fit; what was spent is never more than allowed."""
+    price = {"prompt": 1.0, "completion": 0.0}  # below what the server states, which is what counts
     with pytest.raises(SystemExit) as ended:
-        fit(arguments(steps=9, budget=budget))
+        fit(arguments(steps=9, budget=budget, price=price))
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert f"The budget is used up: {''.join(re.findall(r'used up: (.*?) of', error))} of" in error
@@ -373,7 +376,7 @@ def test_a_budget_ends_the_run_at_a_complete_generation(
     if "Go on with" in error:
         assert (folder(tmp_path, 0) / "checkpoints" / "last.ckpt").is_file()
     spent = server.answered.total()
-    given = arguments(steps=9, budget=budget)
+    given = arguments(steps=9, budget=budget, price=price)
     checkpoint = folder(tmp_path, 0) / "checkpoints" / "last.ckpt"
     if checkpoint.exists():
         with pytest.raises(SystemExit):
@@ -399,6 +402,92 @@ def test_the_journal_has_a_line_for_every_trajectory(
         assert decision["agent"] in (0, 1)
         assert decision["role"] in ("thinker", "worker", "verifier")
         assert 0 < decision["agent_probability"] <= 1
+
+
+def test_one_sum_in_all_places_in_a_faulty_run_with_a_judge(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    """The server's bill is the journal's sum, the log's, and the cache's, whatever went wrong on the way."""
+    tasks = tmp_path / "tasks.jsonl"
+    rows = [
+        {"id": f"q{i}", "query": f"Compute {i} * 30 + 4.", "reference": f"word {i}", "grader": "text"}
+        for i in range(18)
+    ]
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain = server.reply
+
+    async def reply(body: dict[str, Any]) -> str:
+        if body["messages"][0]["content"].startswith("You compare a student's answer"):
+            return "VERDICT: SAME"
+        return await plain(body)
+
+    server.reply = reply  # type: ignore[method-assign]
+    server.fault, server.form = sometimes(0.3, (*FAULTS, *REFUSALS)), any_form
+    split = {"path": str(tasks), "test": 4, "validation": 3}
+    source = {"class_path": "trinity.tasks.local.JsonLinesTasks", "init_args": split}
+    judged = {"class_path": "trinity.rewards.rewards.Rewards", "init_args": {"judge": "agent-0"}}
+    overlay = tmp_path / "source.yaml"
+    overlay.write_text(yaml.safe_dump({"data": {"source": source}}))
+    fit(arguments("--config", str(overlay), rewards=judged))
+    lines = [json.loads(line) for line in (folder(tmp_path, 0) / "journal.jsonl").read_text().splitlines()]
+    assert sum(len(line.get("judged", ())) for line in lines) > 5
+    assert server.thrown.total() > 5
+    assert sum(line["cost_usd"] for line in lines) == pytest.approx(server.usd)
+    before_the_end = [line for line in lines if line["stage"] in ("train", "validation")]
+    assert sum(line["cost_usd"] for line in before_the_end) == pytest.approx(
+        column(tmp_path, 0, "spent/usd")[-1]
+    )
+    trained = sum(line["cost_usd"] for line in lines if line["stage"] == "train")
+    assert sum(column(tmp_path, 0, "cost_usd")) == pytest.approx(trained)
+    assert outcome(tmp_path, 0)["spent"]["usd"] == pytest.approx(server.usd)
+    cache = CompletionCache(tmp_path / "cache.sqlite")
+    runs = [row[0] for row in cache._database.execute("SELECT DISTINCT run FROM completions")]
+    assert [cache.spent(run).usd for run in runs] == [pytest.approx(server.usd)]
+
+
+def test_two_interrupts_still_close_everything(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    """The second one comes while the run waits for answers under way, which never arrive."""
+    given = arguments()
+    held = threading.Event()
+    stuck = threading.Event()
+
+    def hold(count: int) -> None:
+        if count == 25:
+            stuck.set()
+            held.wait(120)
+
+    server.on_request = hold
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, *given],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert stuck.wait(120)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stderr is not None
+        said = ""
+        while "Waiting for" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        os.killpg(process.pid, signal.SIGINT)
+        said += process.stderr.read()
+        assert process.wait(60) != 0
+    finally:
+        held.set()
+        process.kill()
+    assert "Traceback" not in said
+    assert (tmp_path / "cache.sqlite").exists()
+    assert not (tmp_path / "cache.sqlite-wal").exists(), "the cache was closed"
+    with pytest.raises(ProcessLookupError):  # no worker is left
+        os.killpg(process.pid, 0)
 
 
 def test_no_key_is_in_anything_that_a_run_writes(
