@@ -11,7 +11,8 @@ from trinity.rewards.choice import choice_answer, grade_choice
 
 def test_bank(choice_case):
     if "answer" in choice_case:
-        assert choice_answer(choice_case["output"], choice_case["letters"]) == choice_case["answer"]
+        options = choice_case.get("options", ())
+        assert choice_answer(choice_case["output"], choice_case["letters"], options) == choice_case["answer"]
         return
     grade = grade_choice(choice_case["output"], choice_case["reference"], choice_case["letters"])
     assert grade.reward == choice_case["expected"], grade

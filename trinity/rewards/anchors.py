@@ -101,18 +101,23 @@ CLAUSE_END = re.compile(
 IN_SUBJECT = re.compile(  # "the statement that is not true is (B)" denies nothing
     rf"(?i)\b(?:that|which|who){S1}(?:is|are|was|were|do|does|did|can|would|has|have)(?:n['’]t\b|{S1}{_MARKS}not\b)"
 )
-NONE_FITS = re.compile(
-    rf"(?i)\b(?:answer|option|choice){S1}(?:is|would{S1}be|was){S1}\(?{S0}(?:none\b|not{S1}(?:listed|provided|given"
-    rf"|present|available|included|among|in{S1}the)\b|incomplete|undetermined|indeterminate|cannot\b|can['’]t\b)"
+_NOT_GIVEN = (
+    rf"none\b|not{S1}(?:listed|provided|given|present|available|included|among|in{S1}the)\b|incomplete|undetermined"
+    rf"|indeterminate|cannot\b|can['’]t\b"
+)
+_OPTIONS = rf"of{S1}the{S1}(?:given{S1}|provided{S1}|answer{S1})?(?:options|choices|answers)"
+NONE_FITS = re.compile(  # where the *exact* answer is not listed, the closest one stands
+    rf"(?i)(?<!exact )\b(?:answer|option|choice){S1}(?:is|would{S1}be|was){S1}\(?{S0}(?:{_NOT_GIVEN})"
     rf"|\bno{S1}(?:single{S1})?(?:correct|right){S1}(?:answer|option|choice)\b"
-    rf"|\bnone{S1}of{S1}the{S1}(?:given{S1}|provided{S1}|answer{S1})?(?:options|choices|answers){S1}(?:is|are|match|fit|work)\b"
+    rf"|\bnone{S1}{_OPTIONS}{S1}(?:is|are|match|fit|work)\b(?![^.\n]{{0,30}}\b(?:exactly|precisely|perfectly)\b)"
     rf"|\b(?:but|however){S0},?{S1}(?:it|this|that)(?:['’]s|{S1}is){S1}(?:also{S1}|still{S1})?"
     rf"(?:not{S1}(?:quite{S1})?(?:correct|right)|incorrect|wrong){S0}(?:[.,;!]|due\b|because\b|$)"
 )
-EXACT = re.compile(rf"(?i)\bexact{S1}$")  # "the exact answer is not listed" leaves the closest one
 ARTICLE = re.compile(rf"{S1}[a-z]")
 QUESTION_OR_CONDITION = re.compile(rf"{S0}\?|{CLOSE}{S1}(?:only{S1})?(?:if|unless|when|provided|depending)\b")
 AFTER = re.compile(CLOSE)
+LABEL = re.compile(r"(?<!\w)\(?(?P<letter>[A-Za-z])\)(?=\s)")  # (a) and b) in running text
+BULLET = re.compile(r"\s{0,8}[*•-]\s")
 _VERDICT_AGAINST = (
     rf"\)?{S1}(?:(?:is|was|seems|looks|isn['’]t|wasn['’]t)\b{S1}(?:also{S1}|clearly{S1}|actually{S1})?"
     r"(?:wrong|incorrect|not|false|invalid|impossible|ruled|eliminated|an?|the answer to)\b"

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from trinity.rewards.anchors import (
     AFTER,
     ARTICLE,
+    BULLET,
     CLAUSE_END,
     DENIED,
-    EXACT,
     IN_SUBJECT,
+    LABEL,
     NEGATION,
     NONE_FITS,
     QUESTION_OR_CONDITION,
@@ -70,11 +71,10 @@ def choice_answer(output: str, letters: str, options: Sequence[str] = ()) -> str
 
 
 def _says_that_none_fits(text: str, end: int) -> bool:
-    """Whether a later clause says so; "(J) None of the above is right" is the text of an option."""
-    clause = CLAUSE_END.search(text, end + len(".) "))
-    return clause is not None and any(
-        not EXACT.search(text, max(clause.start(), match.start() - len(" exact  ")), match.start())
-        for match in NONE_FITS.finditer(text, clause.start())
+    """Whether it says so later; directly behind the letter, "None of the options is right" is its text."""
+    return any(
+        _WORD.search(text, end, denial.start()) or denial[0][0] not in "Nn"
+        for denial in NONE_FITS.finditer(text, end)
     )
 
 
@@ -113,12 +113,13 @@ def _commitments(text: str, known: Anchors) -> list[_Commitment]:
             found.append((match.start("letter"), match.end(), _unless_doubtful(text, match, known)))
     for match in known.last.find(text):
         choice = _unless_doubtful(text, match, known)
-        if choice and not _is_hedged(text, match) and not _WORD.search(text, match.end()):
+        last = not _WORD.search(text, match.end()) and not _is_in_formula(text, match)
+        if choice and last and not _is_hedged(text, match):
             found.append((match.start("letter"), match.end(), choice))
     praised = [match for match in known.praised.finditer(text) if not _is_hedged(text, match)]
     if praised and not _is_amid_a_cut_analysis(text, praised[-1].end(), known):
-        last, agreed = praised[-1], len({match["letter"] for match in praised}) == 1
-        found.append((last.start("letter"), last.end(), last["letter"] if agreed else None))
+        final, agreed = praised[-1], len({match["letter"] for match in praised}) == 1
+        found.append((final.start("letter"), final.end(), final["letter"] if agreed else None))
     return found
 
 
@@ -187,18 +188,30 @@ def _unless_doubtful(text: str, match: re.Match[str], known: Anchors) -> str | N
 
 
 def _listed_with(text: str, match: re.Match[str], known: Anchors) -> set[str]:
-    """The letters of the list that the letter begins, on a line of its own: its items follow each other."""
-    begin = text.rfind("\n", match.start(), match.start("letter")) + 1
-    if not begin or not known.item.match(text, begin):
-        return set()
+    """The letters of the list that the letter begins: items line by line, or "the answers: (a) 1, (b) 2".
+
+    An item without a letter under "the answers are" is a "?".
+    """
+    several = "answers" in match[0].lower()
+    line = text.rfind("\n", match.start(), match.start("letter")) + 1
+    if not line or not known.item.match(text, line):
+        begin = match.start("letter") - 1
+        return {label["letter"].upper() for label in LABEL.finditer(_line(text, begin))} if several else set()
     letters: set[str] = set()
-    for line in text[begin:].split("\n"):
-        item = known.item.match(line)
-        if line.strip() and not item:
-            break
+    for each in text[line : line + MAX_ANSWER].split("\n"):
+        item = known.item.match(each)
         if item:
             letters.add(item["letter"])
+        elif several and BULLET.match(each):
+            letters.add("?")
+        elif each.strip():
+            break
     return letters
+
+
+def _line(text: str, begin: int) -> str:
+    """The rest of the line."""
+    return text[begin : begin + MAX_ANSWER].partition("\n")[0]
 
 
 def _boxed(text: str, known: Anchors) -> _Commitment | None:
