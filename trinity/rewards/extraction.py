@@ -34,6 +34,15 @@ _AFTERTHOUGHT = re.compile(
     r"(?i)(?:\s+\([a-z]{3,}|[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after|not|rather)\b|\?|\.(?=\s|$)).*",
 )
 _BOLD_LINE = re.compile(r"(?:\*\*|__)\s*(.+?)\s*(?:\*\*|__)\.?")
+_BOLD = re.compile(r"\*\*(?=[^\s*])([^*\n]{1,80}?)(?<=[^\s*])\*\*")
+_VALUE = re.compile(r"(?:[^\W\d_]{1,3}\s*=\s*)?[$\\(\[{<+.-]{0,4}\d|[$\\]")
+_SENTENCE_END = re.compile(r"[.!?](?:\s+|$)")
+_NO_CLAIM = re.compile(  # a denial, a supposition, an estimate, or the number of something else
+    r"(?i)\b(?:not|never|cannot|neither|nor|if|suppose|assume|assuming|whether|unless|could|might|may|would|should"
+    r"|almost|nearly|more than|less than|at least|at most|instead of|rather than)\b|n['\u2019]t\b"
+    r"|\b(?:step|case|part|question|problem|option|choice|figure|table|equation|example|method|theorem|page|chapter"
+    r"|section|note|line|row|column|number|no\.)\s*\Z"
+)
 _MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")
 
 
@@ -102,8 +111,8 @@ def _box_at(text: str, start: int) -> tuple[str, int] | None:
 def math_answer(text: str) -> str | None:
     """The answer of a mathematical output: last box, else last explicit commitment, None where neither is.
 
-    A commitment is "the answer is ...", "Answer: ...", "#### ...", a bold or mathematical last line, or an
-    output of one short line.
+    A commitment is "the answer is ...", "Answer: ...", "#### ...", a bold or mathematical last line, the only
+    bold value of the last sentence, or an output of one short line.
     """
     text = tail(without_thinking(text))
     box = last_box(text)
@@ -125,9 +134,24 @@ def _commitment(text: str) -> str | None:
     bold = _BOLD_LINE.fullmatch(final)
     if bold:
         return bold[1].rstrip(".")
+    if value := _bold_value(final):
+        return value
     if _MATH_LINE.fullmatch(final) or (final and len(final) <= 60 and text.strip() == final):
         return final.rstrip(".")
     return None
+
+
+def _bold_value(line: str) -> str | None:
+    """The value in "So there are **42** apples.": the only bold one of a last sentence that claims it."""
+    line = line[-MAX_ANSWER:]
+    bold = list(_BOLD.finditer(line))
+    ends = [end.end() for end in _SENTENCE_END.finditer(line)]
+    if not bold or not (line.endswith("**") or (ends and ends[-1] == len(line))) or line.endswith("?"):
+        return None
+    begin = max((end for end in ends if end < len(line)), default=0)
+    if [each.start() >= begin for each in bold].count(True) != 1 or not _VALUE.match(bold[-1][1]):
+        return None
+    return None if _NO_CLAIM.search(line[begin : bold[-1].start()]) else bold[-1][1].rstrip(".")
 
 
 def _statement(rest: str) -> str | None:
