@@ -163,15 +163,17 @@ def _is_fractional_power(expression: Basic) -> bool:
 def _real_power(base: Expr, exponent: Rational) -> Expr:
     inner, power = base.as_base_exp()
     if isinstance(power, Integer) and power != 1:
-        even = exponent.q % 2 == 0 and power % 2 == 0
+        even = exponent.q % 2 == 0 and power % 2 == 0 and (power * exponent) % 2 != 0
         return Pow(Abs(inner) if even else inner, power * exponent)
     if inner.is_positive:  # the root of e^x is e^(x/2)
         return Pow(inner, power * exponent)
-    if exponent.q % 2:
-        if isinstance(base, Mul):
-            return Mul(*(_real_power(factor, exponent) for factor in base.args))
-        if base.is_negative:
-            return (-1) ** exponent.p * Pow(-base, exponent)
+    number, rest = base.as_coeff_Mul()
+    if exponent.q % 2 and isinstance(base, Mul):
+        return Mul(*(_real_power(factor, exponent) for factor in base.args))
+    if number.is_positive and number != 1:
+        return Pow(number, exponent) * _real_power(rest, exponent)
+    if exponent.q % 2 and base.is_negative:
+        return (-1) ** exponent.p * Pow(-base, exponent)
     return Pow(base, exponent)
 
 

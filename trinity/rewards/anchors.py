@@ -14,7 +14,10 @@ _MARKS = r"[*_]{0,3}"
 OPEN = r"""(?:\\(?:text|textbf|mathbf|mathrm|boxed|fbox)\{|\\\(|[\s*_`"'“‘$(\[{（【<「]){0,12}"""
 CLOSE = r"""(?:\\\)|[*_`"'”’$)\]}）】>」]){0,12}"""
 NOUN = rf"(?:(?:option|choice|letter|answer)\b{S0})?"
-_TEXT = r"[*_]{0,3}\s{1,4}(?![A-Z]\.)(?=[\"'“‘$(\[*_−-]{0,3}[A-Z0-9\\])"  # an option's, and no second initial
+_TEXT = (  # an option's; not another sentence, or a second initial
+    r"[*_]{0,3}\s{1,4}(?![A-Z]\.|(?:That|This|Its|We|So|Thus|Therefore|Hence|However|But)\b)"
+    r"(?=[\"'“‘$(\[*_−-]{0,3}[A-Z0-9\\])"
+)
 _GOES_ON = "because|since|as|for|which|due|and|but|by|given|with|based|from|in|on|the|that|here|so|or|if|when"
 _BECAUSE = rf"{S0}(?:[,;—–-]|\b(?:{_GOES_ON})\b)"
 _END = rf"(?={CLOSE}(?:{S0}(?:$|\n|[.,;:!?)\]}}<])|{_BECAUSE}))"
@@ -27,7 +30,7 @@ _ABOUT = rf"(?:{S1}(?:to|for|of){S1}[^.:;\n]{{1,60}}?)?"
 _KEY = r"(?:final[_ ]?|correct[_ ]?)?(?:answer|choice|option|letter)"
 _FORMULA = (  # what follows the name of a variable, and no option
     rf"{S0}(?:[=^≈≤≥·×÷°+]|\\(?:times|cdot|leq?|geq?|approx|neq?|in|to)(?![a-zA-Z]))|{S1}[<>]{S1}|_[A-Za-z0-9{{]"
-    rf"|\(|/[a-z(]|(?<=\([A-Za-z]){S0}[-−*/|]"
+    rf"|\(|/[a-z(]|\){S0}[=≈]|(?<=\([A-Za-z]){S0}[-−*/|]"
 )
 _CHOSE = rf"(?:pick|choose|chose|select|say|answer|guess|go{S1}with|going{S1}with|opt{S1}for|vote{S1}for)"
 
@@ -117,6 +120,7 @@ ARTICLE = re.compile(rf"{S1}[a-z]")
 QUESTION_OR_CONDITION = re.compile(rf"{S0}\?|{CLOSE}{S1}(?:only{S1})?(?:if|unless|when|provided|depending)\b")
 AFTER = re.compile(CLOSE)
 LABEL = re.compile(r"(?<!\w)\(?(?P<letter>[A-Za-z])\)(?=\s)")  # (a) and b) in running text
+LEGEND = re.compile(r"(?i)\b(?:each|every|options|choices|statements)\b[^\n]{0,200}:\s*\Z")
 BULLET = re.compile(r"\s{0,8}[*•-]\s")
 _VERDICT_AGAINST = (
     rf"\)?{S1}(?:(?:is|was|seems|looks|isn['’]t|wasn['’]t)\b{S1}(?:also{S1}|clearly{S1}|actually{S1})?"
@@ -209,5 +213,5 @@ def _anchor(phrases: tuple[tuple[str, str], ...], letter: str) -> Anchor:
     either = "|".join(phrase for _, phrase in phrases)
     return Anchor(
         re.compile("(?i)(?=" + "|".join(map(re.escape, starts)) + ")"),
-        re.compile(rf"(?i:{either}){OPEN}(?i:{NOUN}){OPEN}{letter}"),
+        re.compile(rf"(?i:{either})(?:(?<=\n){S0}[-•]{S1})?{OPEN}(?i:{NOUN}){OPEN}{letter}"),
     )

@@ -20,6 +20,7 @@ from trinity.rewards.anchors import (
     DENIED,
     IN_SUBJECT,
     LABEL,
+    LEGEND,
     NEGATION,
     NONE_FITS,
     QUESTION_OR_CONDITION,
@@ -89,6 +90,8 @@ def _last_line(text: str, known: Anchors) -> str | None:
     decorated = alone["noun"] or alone["mark"].strip() or line != alone["letter"]
     if not decorated and _is_first_letter_of_more(before, letter):
         return None
+    if letter == "A" and LEGEND.search(before[-_CLAUSE:]):
+        return None
     labelled = _LABEL.match(before.rstrip().rpartition("\n")[2])
     enumerated = labelled is not None and ord(labelled[1].upper()) == ord(letter) - 1
     return None if enumerated and (decorated or not before.endswith("\n")) else letter
@@ -131,7 +134,9 @@ def _stated(text: str, known: Anchors, options: Mapping[str, str]) -> list[_Comm
         theirs = options.get(match["letter"]) if not match["open"] else None
         named = theirs is None or begins_with(text[match.end() : match.end() + MAX_ANSWER], theirs)
         if named and not NEGATION.search(subject) and not SUPPOSED.search(subject):
-            found.append((match.start("letter"), match.end(), _unless_doubtful(text, match, known)))
+            others = {mark["letter"] for mark in known.marked.finditer(_line(text, match.end()))}
+            choice = _unless_doubtful(text, match, known) if others <= {match["letter"]} else None
+            found.append((match.start("letter"), match.end(), choice))
     return found[-1:] if len({choice for _, _, choice in found}) == 1 else []
 
 

@@ -45,6 +45,8 @@ def split_condition(text: str) -> tuple[str, str | None]:
             return text, None
         condition = condition[:-1].strip()
     fits = bare["name"] in _variables(value, 2) and ("\\in" in condition or value.count("=") == 1)
+    solved = value.partition("=")[0].strip() == bare["name"]  # "x = 5, x > 7" are two solutions
+    fits = fits and (bare["open"] is not None or not solved or "\\in" in condition)
     fits = fits and _variables(condition, 2) <= {bare["name"], *_SETS}
     return (value, condition) if fits and _is_one_value(value) else (text, None)
 

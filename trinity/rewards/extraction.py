@@ -37,11 +37,14 @@ _BOLD_LINE = re.compile(r"(?:\*\*|__)\s*(.+?)\s*(?:\*\*|__)\.?")
 _BOLD = re.compile(r"\*\*(?=[^\s*])([^*\n]{1,80}?)(?<=[^\s*])\*\*")
 _VALUE = re.compile(r"(?:[^\W\d_]{1,3}\s*=\s*)?[$\\(\[{<+.-]{0,4}\d|[$\\]")
 _SENTENCE_END = re.compile(r"[.!?](?:\s+|$)")
-_NO_CLAIM = re.compile(  # a denial, a supposition, an estimate, or the number of something else
-    r"(?i)\b(?:not|never|cannot|neither|nor|if|suppose|assume|assuming|whether|unless|could|might|may|would|should"
-    r"|almost|nearly|more than|less than|at least|at most|instead of|rather than)\b|n['\u2019]t\b"
-    r"|\b(?:step|case|part|question|problem|option|choice|figure|table|equation|example|method|theorem|page|chapter"
-    r"|section|note|line|row|column|number|no\.)\s*\Z"
+_NO_CLAIM = re.compile(  # a denial, a supposition, a bound, or a step on the way
+    r"(?i)\b(?:not|never|cannot|neither|nor|wrong|incorrect|if|suppose|assume|assuming|whether|unless|could|might|may"
+    r"|maybe|perhaps|possibly|would|should|almost|nearly|more than|less than|at least|at most|instead of"
+    r"|rather than|let|verify|double-check|check)\b|n['\u2019]t\b|\A\s*(?:first|next|now)\b"
+)
+_NUMBERED = re.compile(
+    r"(?i)\b(?:step|case|part|question|problem|option|choice|figure|table|equation|example|method|theorem|page"
+    r"|chapter|section|note|line|row|column|number|no\.)\s*\Z"
 )
 _MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")
 
@@ -151,7 +154,8 @@ def _bold_value(line: str) -> str | None:
     begin = max((end for end in ends if end < len(line)), default=0)
     if [each.start() >= begin for each in bold].count(True) != 1 or not _VALUE.match(bold[-1][1]):
         return None
-    return None if _NO_CLAIM.search(line[begin : bold[-1].start()]) else bold[-1][1].rstrip(".")
+    doubtful = _NO_CLAIM.search(line[begin:]) or _NUMBERED.search(line[begin : bold[-1].start()])
+    return None if doubtful else bold[-1][1].rstrip(".")
 
 
 def _statement(rest: str) -> str | None:

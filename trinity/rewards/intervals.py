@@ -101,7 +101,7 @@ def _end(value: Value) -> float | None:
 def interval(text: str, parse: Parse) -> Value | None:
     r"""An inequality in one variable, `x \in` a set, \mathbb{R}, or all numbers but one."""
     if (rest := without_member(text)) is not None:
-        return parse(rest)
+        return parse(rest) if without_member(rest) is None else None
     if _WHOLE_LINE.fullmatch(text) and not _NOT_WHOLE.fullmatch(text):
         return Value("tuple", "()", items=(parse("-\\infty"), parse("\\infty")))
     if (without := _EXCEPT.fullmatch(text)) and _is_constant(without["point"] or without["member"]):

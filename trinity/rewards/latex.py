@@ -18,6 +18,7 @@ _SYMBOLS = str.maketrans(
         "∨": r"\lor ", "∧": r"\land ", "∖": r"\setminus ", "…": r"\dots ", "⋯": r"\dots ",
     }
 )  # fmt: skip
+_DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))"
 _TRAILING_ADVERB = (
     r"(?<=\S),?\s+(?:\\text\s*\{\s*)?(?:altogether|in total|in all|overall|all told)\s*\}?[\s.!]*\Z"
 )
@@ -42,7 +43,8 @@ _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         (r"\^\s*\{?\s*\\circ\s*\}?|\\degree\b|\\text\s*\{\s*degrees?\s*\}|\bdegrees?\b", DEGREE),
         (r"\\%|\\text\s*\{\s*\\?%\s*\}|\\text\s*\{\s*percent\s*\}|\bpercent\b", "%"),
         (r"\\mathbb\s*\{?\s*R\s*\}?", REALS),
-        (r"(?<=\d)(?:\.\.\.|\\[lc]?dots)\s*\Z", ""),  # 0.333...: a decimal
+        (rf"(,(?!\s?\d{{3}}(?!\d))[^,]*[^,\s])\s*{_DOTS}\s*\Z", r"\1, \\dots"),  # 1, 2, 3...
+        (rf"(?<=\d)\s*{_DOTS}\s*\Z", ""),  # 0.333...
         (r"\\[lc]dots(?![a-zA-Z])|\\dots[bcmio]?(?![a-zA-Z])|(?<=[,+*])\s*\.\.\.", r"\\dots "),
         (r"\\(?:mbox|mathrm|textrm|textnormal|textit|mathit|operatorname)(?=\s*\{)", r"\\text"),
         (r"\\(?:mathbf|textbf|boldsymbol|bf|displaystyle|mathbb)(?![a-zA-Z])", ""),

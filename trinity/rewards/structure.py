@@ -4,12 +4,12 @@ What counts as equal is decided by the type of the *reference*; an answer of ano
 
 | reference | an answer is equal if |
 |---|---|
-| number (also fraction, mixed number) | it has exactly the same value; a decimal of at least four significant digits may stand for a fraction without finite decimal expansion, if it is its rounding |
-| expression | the difference simplifies to zero; a decimal as above for one without variables that is no finite decimal |
+| number (also fraction, mixed number, 5 million, 3 tenths) | it has exactly the same value; a decimal of at least four significant digits may stand for a fraction without finite decimal expansion, if it is its rounding |
+| expression | the difference simplifies to zero, roots and powers taken as real (x^{2/3} is \sqrt[3]{x^2}, \sqrt{x^2} is \|x\|) and degrees inside a function as \pi/180; a decimal as above for one without variables that is no finite decimal |
 | equation | it is the same equation up to a constant factor; `x = 5` may be answered by `5` |
-| tuple, interval | same brackets, equal parts in order; `(2,4)` may be either; an inequality in one variable is an interval |
-| union | equal intervals in any order |
-| set, list (commas, "and", "or", `\pm`) | equal elements in any order, none missing; a list may answer a set and the reverse; `x=1, y=2` by name, or without names in this order |
+| tuple, interval | same brackets, equal parts in order; `(2,4)` may be either; an inequality in one variable is an interval, two joined by "and" are their intersection; \mathbb{R}, "all real numbers" is (-\infty, \infty) |
+| union | equal intervals in any order; `x < 1 or x > 2` is one, `x \ne 3` too |
+| set, list (commas, "and", "or", `\pm`) | equal elements in any order, none missing; a list may answer a set and the reverse; `x=1, y=2` by name, or without names in this order; with an ellipsis the same elements in the same order |
 | matrix | same shape, equal cells |
 | ratio | the same proportion (2:3 equals 4:6) |
 | time | same hour and minute; 13:30 is 1:30 p.m.; a.m. and p.m. may be missing on one side |
@@ -17,8 +17,9 @@ What counts as equal is decided by the type of the *reference*; an answer of ano
 | text | same words, letter case and spaces aside |
 
 A unit or currency sign in the answer is dropped where the reference has none; where it has one, the answer
-has the same or none. Percent is a unit: 15% equals 15, never 0.15. Where the reference is no equation, an
-answer `name = value` stands for its value.
+has the same or none. Percent is a unit: 15% equals 15, never 0.15; so is "of a cup". Where the reference is
+no equation, an answer `name = value` stands for its value. A condition behind the value (`, where x > 0`,
+`\text{ for } x > 0`, `, k \in \mathbb{Z}`) may be missing on either side; two different intervals differ.
 """  # noqa: E501
 
 import re

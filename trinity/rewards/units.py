@@ -5,6 +5,7 @@ The percent sign is a unit like any other: 15% equals 15, and never 0.15.
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 
 from trinity.rewards.latex import DEGREE, DOLLAR
 
@@ -36,11 +37,15 @@ _SAME = {
     "m": "meter", "km": "kilometer", "mm": "millimeter", "kg": "kilogram", "g": "gram", "hr": "hour",
     "h": "hour", "min": "minute", "sec": "second",
 }  # fmt: skip
+_TENS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _MULTIPLES = {
-    "dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12,
-}  # fmt: skip
+    "dozen": Fraction(12),
+    **{f"{word}s?": Fraction(10**power) for word, power in _TENS.items()},
+    **{f"{word}ths": Fraction(1, 10**power) for word, power in {"ten": 1, **_TENS}.items()},
+    **{f"{word}s": Fraction(1, part) for part, word in enumerate(("third", "fourth", "fifth"), 3)},
+}
 _MULTIPLE = re.compile(
-    rf"(?P<rest>.*\S)\s*(?:\\text ?\{{\s*)?\b(?P<word>{'|'.join(_MULTIPLES)})s?\b(?P<more>[A-Za-z .]*)\}}?",
+    rf"(?P<rest>.*\S)\s*(?:\\text ?\{{\s*)?\b(?P<word>{'|'.join(_MULTIPLES)})\b(?P<more>[A-Za-z .]*)\}}?",
     re.DOTALL,
 )
 _OF = re.compile(  # of a cup, of the total; not of x, of 8
@@ -53,17 +58,14 @@ _NO_UNIT = re.compile(
 ANGLE_OF = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
 
 
-def split_multiple(text: str) -> tuple[str, int, str | None]:
-    """(the number in front of dozen, hundred, ..., what that is, the unit behind it); a factor 0 for none."""
+def split_multiple(text: str) -> tuple[str, Fraction, str | None]:
+    """(the number in front of dozen, million, tenths, ..., what that is, the unit behind it); 0 for none."""
     found = _MULTIPLE.fullmatch(text)
     if not found:
-        return text, 0, None
+        return text, Fraction(0), None
     unit = found["more"].strip(" .")
-    return (
-        found["rest"].removesuffix("\\text{").strip(),
-        _MULTIPLES[found["word"]],
-        _one_spelling(unit) if unit else None,
-    )
+    factor = next(value for word, value in _MULTIPLES.items() if re.fullmatch(word, found["word"]))
+    return found["rest"].removesuffix("\\text{").strip(), factor, _one_spelling(unit) if unit else None
 
 
 def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str | None]:
