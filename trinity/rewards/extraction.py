@@ -34,6 +34,18 @@ _AFTERTHOUGHT = re.compile(
     r"(?i)(?:\s+\([a-z]{3,}|[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after|not|rather)\b|\?|\.(?=\s|$)).*",
 )
 _BOLD_LINE = re.compile(r"(?:\*\*|__)\s*(.+?)\s*(?:\*\*|__)\.?")
+_BOLD = re.compile(r"\*\*(?=[^\s*])([^*\n]{1,80}?)(?<=[^\s*])\*\*")
+_VALUE = re.compile(r"(?:[^\W\d_]{1,3}\s*=\s*)?[$\\(\[{<+.-]{0,4}\d|[$\\]")
+_SENTENCE_END = re.compile(r"[.!?](?:\s+|$)")
+_NO_CLAIM = re.compile(  # a denial, a supposition, a bound, or a step on the way
+    r"(?i)\b(?:not|never|cannot|neither|nor|wrong|incorrect|if|suppose|assume|assuming|whether|unless|could|might|may"
+    r"|maybe|perhaps|possibly|would|should|almost|nearly|more than|less than|at least|at most|instead of"
+    r"|rather than|let|verify|double-check|check)\b|n['\u2019]t\b|\A\s*(?:first|next|now)\b"
+)
+_NUMBERED = re.compile(
+    r"(?i)\b(?:step|case|part|question|problem|option|choice|figure|table|equation|example|method|theorem|page"
+    r"|chapter|section|note|line|row|column|number|no\.)\s*\Z"
+)
 _MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")
 
 
@@ -102,8 +114,8 @@ def _box_at(text: str, start: int) -> tuple[str, int] | None:
 def math_answer(text: str) -> str | None:
     """The answer of a mathematical output: last box, else last explicit commitment, None where neither is.
 
-    A commitment is "the answer is ...", "Answer: ...", "#### ...", a bold or mathematical last line, or an
-    output of one short line.
+    A commitment is "the answer is ...", "Answer: ...", "#### ...", a bold or mathematical last line, the only
+    bold value of the last sentence, or an output of one short line.
     """
     text = tail(without_thinking(text))
     box = last_box(text)
@@ -125,9 +137,25 @@ def _commitment(text: str) -> str | None:
     bold = _BOLD_LINE.fullmatch(final)
     if bold:
         return bold[1].rstrip(".")
+    if value := _bold_value(final):
+        return value
     if _MATH_LINE.fullmatch(final) or (final and len(final) <= 60 and text.strip() == final):
         return final.rstrip(".")
     return None
+
+
+def _bold_value(line: str) -> str | None:
+    """The value in "So there are **42** apples.": the only bold one of a last sentence that claims it."""
+    line = line[-MAX_ANSWER:]
+    bold = list(_BOLD.finditer(line))
+    ends = [end.end() for end in _SENTENCE_END.finditer(line)]
+    if not bold or not (line.endswith("**") or (ends and ends[-1] == len(line))) or line.endswith("?"):
+        return None
+    begin = max((end for end in ends if end < len(line)), default=0)
+    if [each.start() >= begin for each in bold].count(True) != 1 or not _VALUE.match(bold[-1][1]):
+        return None
+    doubtful = _NO_CLAIM.search(line[begin:]) or _NUMBERED.search(line[begin : bold[-1].start()])
+    return None if doubtful else bold[-1][1].rstrip(".")
 
 
 def _statement(rest: str) -> str | None:

@@ -12,7 +12,8 @@ from trinity.rewards.extraction import MAX_ANSWER, math_answer
 from trinity.rewards.grade import NO_ANSWER, Grade
 from trinity.rewards.latex import nesting
 from trinity.rewards.number import equal_numbers
-from trinity.rewards.structure import FUNCTION_NAMES, Value, compare, value_of
+from trinity.rewards.structure import FUNCTION_NAMES, compare, value_of
+from trinity.rewards.value import Value
 
 _MAX_NESTING = 30
 _WORD = re.compile(rf"(?<![\\a-zA-Z])(?!(?:{FUNCTION_NAMES})(?![a-zA-Z]))[a-zA-Z]{{3,}}")
