@@ -11,6 +11,7 @@ from sympy.parsing import sympy_parser
 
 from trinity.errors import UserError
 from trinity.rewards import algebra
+from trinity.rewards.grade import Grade
 from trinity.rewards.rewards import KINDS, Rewards
 
 
@@ -94,6 +95,63 @@ async def test_equal_questions_in_flight_are_asked_once(question):
     grades = await asyncio.gather(*tasks[1:])
     assert [grade.reward for grade in grades] == [1] * 8
     assert asked == [r"\sqrt{8}"]
+
+
+class Graders:
+    """In the place of the code grader, or of the judge: counts its calls, which all end alike."""
+
+    def __init__(self, outcome):
+        self.calls = 0
+        self._outcome = outcome
+
+    async def grade(self, *_):
+        self.calls += 1
+        await asyncio.sleep(0)
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    def close(self): ...
+
+
+async def test_equal_programs_at_once_run_once(question):
+    rewards = Rewards()
+    rewards._code = Graders(Grade(1, "print('A')", "passed"))
+    task = question("code", PRINTS_A)
+    grades = await asyncio.gather(*(rewards.grade(task, "print('A')") for _ in range(33)))
+    assert [grade.reward for grade in grades] == [1] * 33
+    await rewards.grade(task, "print('B')")
+    await rewards.grade(question("code", PRINTS_A.replace("A", "C")), "print('A')")
+    assert rewards._code.calls == 3, "once; another program; another task"
+
+
+@pytest.mark.parametrize("grader", ["code", "text"])
+async def test_a_failure_reaches_all_who_wait_and_is_not_remembered(question, grader):
+    failing = Graders(UserError("the sandbox is gone, or the judge's model"))
+    working = Graders(Grade(1, "x", "passed") if grader == "code" else "VERDICT: SAME")
+    rewards = Rewards(judge="judge")
+    task, output = question(grader, PRINTS_A), "Answer: the letter A"
+    rewards._code = failing
+    rewards.judge_by(failing.grade)
+    outcomes = await asyncio.gather(*(rewards.grade(task, output) for _ in range(9)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [UserError] * 9
+    rewards._code = working
+    rewards.judge_by(working.grade)
+    assert (await rewards.grade(task, output)).reward == 1
+    assert (failing.calls, working.calls) == (1, 1)
+
+
+async def test_the_judge_is_asked_once_by_equal_answers_at_once(question):
+    judge = Graders("VERDICT: SAME")
+    rewards = Rewards(judge="judge")
+    task = question("text", "a big dog", query="Who barks?")
+    assert (await rewards.grade(task, "Answer: a large dog")).reward == 0, "nobody asks the judge yet"
+    rewards.judge_by(judge.grade)
+    grades = await asyncio.gather(*(rewards.grade(task, "Answer: a large dog") for _ in range(33)))
+    assert [grade.reward for grade in grades] == [1] * 33
+    assert judge.calls == 1
+    await rewards.grade(question("text", "a big dog", query="Who howls?"), "Answer: a large dog")
+    assert judge.calls == 2, "the judge reads the question, too"
 
 
 async def test_grading_does_not_block_the_event_loop(question):

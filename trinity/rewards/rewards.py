@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +14,7 @@ from trinity.rewards.judge import Ask, means_the_same
 from trinity.rewards.launcher import SandboxKind
 from trinity.rewards.math import AlgebraQuestion, grade_math, needs_algebra
 from trinity.rewards.number import exact
+from trinity.rewards.once import Once
 from trinity.rewards.recorded import grade_json_literal, grade_json_math, grade_json_number, literal
 from trinity.rewards.sandbox import Limits
 from trinity.rewards.text import grade_free
@@ -22,8 +22,6 @@ from trinity.rewards.worker import AlgebraWorkers
 
 KINDS = ("math", "choice", "text", "exact", "json_number", "json_math", "json_literal", "code")
 _REMEMBERED = 65_536
-
-_Key = tuple[str, str, str, tuple[str, ...], str, bytes]
 
 
 class Rewards:
@@ -33,7 +31,7 @@ class Rewards:
 
     Grading does not block the event loop: what only algebra can decide is decided in processes of its own,
     which start with the first such question, and programs run in sandboxes. Grades are remembered by grader,
-    reference and answer.
+    reference and answer; equal ones under way are graded once.
 
     Args:
         math_workers: how many processes for algebra.
@@ -64,8 +62,7 @@ class Rewards:
         self._ask_judge: Ask | None = None
         self._algebra = AlgebraWorkers(math_workers, math_timeout)
         self._code = CodeGrader(code_workers, code_limits, sandbox)
-        self._grades: OrderedDict[_Key | AlgebraQuestion, Grade] = OrderedDict()
-        self._asked: dict[AlgebraQuestion, asyncio.Task[Grade]] = {}
+        self._grades = Once[Grade](_REMEMBERED)  # of whole outputs, and of questions for algebra
 
     def judge_by(self, ask: Ask) -> None:
         """How to reach the judge, where there is one."""
@@ -113,24 +110,24 @@ class Rewards:
     async def grade(self, task: Gradable, answer: str | None) -> Grade:
         """The grade of a whole final output; None (no Worker spoke) gets reward 0.
 
-        Raises what the judge's call raises: then there is no grade.
+        Raises what the judge's call raises, and GraderClosedError where the graders are closed meanwhile:
+        then there is no grade.
         """
         if answer is None:
             return Grade(0, None, "no Worker output")
         digest = hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        query = task.query if self._ask_judge and task.grader == "text" else ""
+        query = task.query if self._ask_judge and task.grader == "text" else None
         key = (task.grader, task.reference, task.letters, task.options, query, digest)
-        grade = self._grades.get(key)
-        if grade is None:
-            grade = await self._fresh(task, answer)
-            self._remember(key, grade)
-        return grade
+        return await self._grades.get(key, lambda: self._fresh(task, answer))
 
     async def _fresh(self, task: Gradable, answer: str) -> Grade:
         if task.grader == "code":
             return await self._code.grade(answer, task.reference)
         decided = _decide(task, answer)
-        grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
+        if isinstance(decided, AlgebraQuestion):  # outputs that differ ask the same of algebra
+            grade = await self._grades.get(decided, lambda: self._solve(decided))
+        else:
+            grade = decided
         if self._ask_judge and task.grader == "text" and grade.extracted and not grade.reward:
             same = await means_the_same(self._ask_judge, task.query, task.reference, grade.extracted)
             return Grade(
@@ -138,29 +135,10 @@ class Rewards:
             )
         return grade
 
-    def _remember(self, key: _Key | AlgebraQuestion, grade: Grade) -> None:
-        self._grades[key] = grade
-        if len(self._grades) > _REMEMBERED:
-            self._grades.popitem(last=False)
-
-    async def _ask(self, question: AlgebraQuestion) -> Grade:
-        """Equal questions in flight are asked once; a caller that is cancelled leaves the others theirs."""
-        known = self._grades.get(question)
-        if known is not None:
-            return known
-        asked = self._asked.get(question)
-        if asked is None:
-            asked = asyncio.ensure_future(self._solve(question))
-            self._asked[question] = asked
-            asked.add_done_callback(lambda _: self._asked.pop(question, None))
-        return await asyncio.shield(asked)
-
     async def _solve(self, question: AlgebraQuestion) -> Grade:
         equal = await self._algebra.equal(question.reference, question.answer)
         ran_out = Grade(0, question.answer, "algebra ran out of time or memory")
-        grade = ran_out if equal is None else Grade.of(equal, question.answer)
-        self._remember(question, grade)
-        return grade
+        return ran_out if equal is None else Grade.of(equal, question.answer)
 
     def close(self) -> None:
         """End the worker processes and sandboxes. A later question starts them again."""
