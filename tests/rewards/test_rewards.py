@@ -72,7 +72,7 @@ async def test_simple_grades_start_no_process(question):
     with Rewards() as rewards:
         assert (await rewards.grade(question("math", "1457"), r"So \boxed{1457}.")).reward == 1
         assert (await rewards.grade(question("choice", "B"), "Answer: B")).reward == 1
-        assert rewards._algebra._pool is None
+        assert rewards._algebra._started is None
 
 
 async def test_equal_questions_in_flight_are_asked_once(question):
@@ -237,7 +237,7 @@ def test_parsing_evaluates_nothing_but_numbers(monkeypatch):
 async def test_workers_refuse_to_evaluate(rewards, question, tmp_path):
     await rewards.grade(question("math", "x+1"), r"\boxed{1+x}")
     path = tmp_path / "executed"
-    future = rewards._algebra._pool.schedule(sympy.sympify, args=(_PROBES[0].format(path=path),))
+    future = rewards._algebra._started.pool.schedule(sympy.sympify, args=(_PROBES[0].format(path=path),))
     with pytest.raises(ValueError, match="no text is evaluated"):
         future.result()
     assert not path.exists()
@@ -252,7 +252,7 @@ def test_workers_end_with_their_parent():
         "    rewards = Rewards()\n"
         "    task = types.SimpleNamespace(grader='math', reference='x+1', letters='', options=())\n"
         "    print(asyncio.run(rewards.grade(task, r'\\boxed{1+x}')).reward, flush=True)\n"
-        "    print(*rewards._algebra._pool._pool_manager.worker_manager.workers, flush=True)\n"
+        "    print(*rewards._algebra._started.pool._pool_manager.worker_manager.workers, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

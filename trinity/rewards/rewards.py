@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -141,9 +142,14 @@ class Rewards:
         return ran_out if equal is None else Grade.of(equal, question.answer)
 
     def close(self) -> None:
-        """End the worker processes and sandboxes. A later question starts them again."""
-        self._algebra.close()
-        self._code.close()
+        """End the sandboxes and worker processes, each whatever happens to the other.
+
+        What is being graded has no grade: who waits for it gets GraderClosedError. A later question starts
+        them again.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._algebra.close)
+            stack.callback(self._code.close)
 
     async def aclose(self) -> None:
         """`close`, without blocking the event loop."""
