@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from trinity.errors import UserError
 from trinity.rewards.choice import grade_choice
@@ -13,7 +13,7 @@ from trinity.rewards.exact_text import bare, grade_exact
 from trinity.rewards.grade import Gradable, Grade
 from trinity.rewards.judge import Ask, means_the_same
 from trinity.rewards.launcher import SandboxKind
-from trinity.rewards.math import AlgebraQuestion, grade_math, needs_algebra
+from trinity.rewards.math import AlgebraQuestion, MathFallback, grade_math, needs_algebra
 from trinity.rewards.number import exact
 from trinity.rewards.once import Once
 from trinity.rewards.recorded import grade_json_literal, grade_json_math, grade_json_number, literal
@@ -43,6 +43,8 @@ class Rewards:
             user's files.
         judge: the pool's model that is asked, where a free-form answer differs from its reference, whether it
             means the same; each such answer costs a call. None asks nobody.
+        math_fallback: what a "math" output that commits to no answer is taken to answer: "none", nothing; or
+            "last_number", the last number in it (as in the method's text), which also rewards lucky ones.
     """
 
     def __init__(
@@ -53,13 +55,17 @@ class Rewards:
         code_limits: Limits | None = None,
         sandbox: SandboxKind = "bubblewrap",
         judge: str | None = None,
+        math_fallback: MathFallback = "none",
     ) -> None:
         if math_workers < 1 or math_timeout <= 0:
             raise UserError(
                 f"math_workers must be at least 1 and math_timeout above 0, but they are {math_workers} and "
                 f"{math_timeout}; raise them."
             )
+        if math_fallback not in get_args(MathFallback):
+            raise UserError(f"There is no math_fallback {math_fallback!r}; choose none or last_number.")
         self.judge = judge
+        self._math_fallback = math_fallback
         self._ask_judge: Ask | None = None
         self._algebra = AlgebraWorkers(math_workers, math_timeout)
         self._code = CodeGrader(code_workers, code_limits, sandbox)
@@ -124,7 +130,7 @@ class Rewards:
     async def _fresh(self, task: Gradable, answer: str) -> Grade:
         if task.grader == "code":
             return await self._code.grade(answer, task.reference)
-        decided = _decide(task, answer)
+        decided = _decide(task, answer, self._math_fallback)
         if isinstance(decided, AlgebraQuestion):  # outputs that differ ask the same of algebra
             grade = await self._grades.get(decided, lambda: self._solve(decided))
         else:
@@ -172,10 +178,10 @@ class Rewards:
         await self.aclose()
 
 
-def _decide(task: Gradable, answer: str) -> Grade | AlgebraQuestion:
+def _decide(task: Gradable, answer: str, math_fallback: MathFallback) -> Grade | AlgebraQuestion:
     match task.grader:
         case "math":
-            return grade_math(answer, task.reference)
+            return grade_math(answer, task.reference, math_fallback)
         case "choice":
             return grade_choice(answer, task.reference, task.letters, task.options)
         case "text":
