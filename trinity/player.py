@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.episode.journal import Journal
 from trinity.episode.policy import Policy, Selection
 from trinity.episode.records import from_record, to_record
 from trinity.episode.rollout import Clip, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters, Pool
+from trinity.pool.base import DecodeParameters, Pool
 from trinity.pool.budget import Budget, Meter, Spent
 from trinity.pool.cache import CacheSettings, CompletionCache
 from trinity.pool.reliable import ReliablePool
@@ -150,8 +150,8 @@ class Player:
         calls = Calls(self._open(), self._concurrency, share)
         judge = None if self._rewards.judge is None else list(self.pool.agents).index(self._rewards.judge)
 
-        async def grade(task: Task, answer: str | None, made: list[Completion]) -> Grade:
-            ask = None if judge is None else calls.asker(judge, _JUDGE_DECODE, made)
+        async def grade(task: Task, answer: str | None, bill: Bill) -> Grade:
+            ask = None if judge is None else calls.asker(judge, _JUDGE_DECODE, bill)
             return await self._rewards.grade(task, answer, ask)
 
         rollout = Rollout(policy, calls, episode or self.episode, clip, selection)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.errors import UserError
 from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Paid, Pool
 
@@ -233,8 +233,15 @@ async def test_a_failure_is_paid_for_by_whoever_made_the_call() -> None:
 
 async def test_an_asker_accounts_for_its_calls() -> None:
     pool = Held()
-    made: list[Completion] = []
-    asked = asyncio.ensure_future(Calls(pool).asker(1, GREEDY, made)("rules", "texts"))
+    bill = Bill()
+    ask = Calls(pool).asker(1, GREEDY, bill)
+    asked = asyncio.ensure_future(ask("rules", "texts"))
     await settle()
     pool.answer(0, "SAME")
-    assert (await asked, [completion.paid.usd for completion in made]) == ("SAME", [0.25])
+    assert (await asked, [completion.paid.usd for completion in bill.completions]) == ("SAME", [0.25])
+    asked = asyncio.ensure_future(ask("rules", "other texts"))
+    await settle()
+    pool.held[1].set_exception(InfrastructureError("b", "empty", paid=Paid(0.5, 8)))
+    with pytest.raises(InfrastructureError):
+        await asked
+    assert bill.lost == Paid(0.5, 8)

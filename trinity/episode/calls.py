@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
+from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Paid, Pool
 
 _Key = tuple[int, DecodeParameters, tuple[tuple[str, str], ...]]
 
@@ -25,6 +25,14 @@ class _Flight:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+
+
+@dataclass(slots=True)
+class Bill:
+    """Calls made for a trajectory beside its turns: what came back, and what was paid where nothing did."""
+
+    completions: list[Completion] = field(default_factory=list)
+    lost: Paid = Paid()  # noqa: RUF009 - frozen
 
 
 class Calls:
@@ -83,12 +91,10 @@ class Calls:
             del self._flights[key]
             flight.land(outcome)
 
-    def asker(
-        self, agent: int, decode: DecodeParameters, made: list[Completion]
-    ) -> Callable[[str, str], Awaitable[str]]:
+    def asker(self, agent: int, decode: DecodeParameters, bill: Bill) -> Callable[[str, str], Awaitable[str]]:
         """A function (system text, user text) -> reply of one agent, within the same limits.
 
-        Each completion is added to `made`, for whoever has to account for it.
+        Each call is put on the bill, for whoever has to account for it.
         """
 
         async def ask(system: str, user: str) -> str:
@@ -96,7 +102,12 @@ class Calls:
                 {"role": "system", "content": system},
                 {"role": "user", "content": user},
             ]
-            made.append(await self.complete(agent, messages, decode))
-            return made[-1].text
+            try:
+                completion = await self.complete(agent, messages, decode)
+            except InfrastructureError as error:
+                bill.lost += error.paid
+                raise
+            bill.completions.append(completion)
+            return completion.text
 
         return ask

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from trinity.episode.calls import Bill
 from trinity.episode.rollout import Draw, Rollout, RolloutTask, Trajectory
 from trinity.errors import UserError
 from trinity.pool.base import Completion, InfrastructureError, Paid
@@ -76,12 +77,12 @@ def most_common(failures: Sequence[Failure]) -> str:
 async def run_jobs(
     rollout: Rollout,
     jobs: Sequence[Job[TaskT]],
-    grade: Callable[[TaskT, str | None, list[Completion]], Awaitable[Grade]],
+    grade: Callable[[TaskT, str | None, Bill], Awaitable[Grade]],
     finished: Callable[[Job[TaskT], Graded | Failure], None] = lambda job, result: None,
 ) -> list[Graded | Failure]:
     """Run all jobs at once, each in a task of its own that waits for no other; results in their order.
 
-    `grade` adds the calls that it makes to the list it is given. `finished` is told of each result as soon as
+    `grade` puts the calls that it makes on the bill it is given. `finished` is told of each result as soon as
     it is there.
 
     Raises UserError as soon as one trajectory does; the others are then cancelled.
@@ -97,13 +98,14 @@ async def run_jobs(
             trajectory = await rollout.run(job.task, job.candidate, job.draw)
         except InfrastructureError as error:
             return Failure(job.candidate, job.task.id, error.agent, error.cause, error.paid)
-        judged: list[Completion] = []
+        bill = Bill()
         try:
-            reward = (await grade(job.task, trajectory.answer, judged)).reward
+            reward = (await grade(job.task, trajectory.answer, bill)).reward
         except InfrastructureError as error:  # of the call of an LLM that judges
-            paid = Graded(trajectory, 0, tuple(judged)).paid + error.paid
+            # Several may have waited for it: what it cost stands on the bill of whoever made it.
+            paid = Graded(trajectory, 0, tuple(bill.completions)).paid + bill.lost
             return Failure(job.candidate, job.task.id, error.agent, error.cause, paid)
-        return Graded(trajectory, reward, tuple(judged))
+        return Graded(trajectory, reward, tuple(bill.completions))
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -4,6 +4,7 @@ Every search here is linear in the length of the output: an output may be a mega
 """
 
 import re
+from collections import deque
 
 MAX_ANSWER = 2_000
 """An extracted answer longer than this many characters is wrong: nobody compares an essay."""
@@ -164,3 +165,33 @@ def _statement(rest: str) -> str | None:
         return rest[2 : rest.index("\\]")].strip()
     line = " ".join(rest.partition("\n")[0].split())
     return _AFTERTHOUGHT.sub("", line, count=1).strip("*_ ") or None
+
+
+_PLAIN = r"(?:(?:[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3}){1,8}+(?![0-9])|[0-9]++)(?:\.[0-9]++)?|\.[0-9]++)"
+_NUMBER = re.compile(
+    rf"""(?ix) (?<![\w.^_\\]) (?<![\^_]\{{) (?<![\^_]-) (?<![\^_]\{{-)
+    (?: \\[dtc]?frac (?: \s?\{{-?{_PLAIN}\}}\s?\{{{_PLAIN}\}} | \s?[0-9]\s?[0-9] )
+      | (?:{_PLAIN}\ ?(?:\\times|\\cdot|[*x\u00d7])\ ?)? {_PLAIN}\ ?\^\ ?(?:\{{-?[0-9]++\}}|-?[0-9]++)
+      | {_PLAIN}e[+-]?[0-9]++
+      | {_PLAIN}\ {_PLAIN}/{_PLAIN}
+      | {_PLAIN}(?:\ ?/\ ?{_PLAIN}|:[0-9]++)*+ )
+    (?! [0-9] | (?:st|nd|rd|th)\b)"""
+)
+_OPERAND = re.compile(r"(?:[\w)\]}]|[0-9)\]}]\s+)$")
+
+
+def last_number(text: str) -> str | None:
+    r"""The last number of an output that commits to no answer, None where there is none.
+
+    With its sign, thousands separators, decimals, as a fraction (3/4, \frac{3}{4}, 1 1/2) or a power;
+    a date, time or ratio is one number, of a kind that rarely equals anything. Exponents, indices, ordinals
+    and digits of a word are none. It is a guess: a year or the number of a step is taken, too.
+    """
+    text = tail(without_thinking(text))
+    numbers = deque(_NUMBER.finditer(text), maxlen=1)
+    if not numbers:
+        return None
+    found = numbers.pop()
+    before = text[max(found.start() - 20, 0) : found.start()].removesuffix("$").removesuffix("\\")
+    negative = before.endswith(("-", "\u2212")) and not _OPERAND.search(before[:-1])
+    return f"-{found[0]}" if negative else found[0]
