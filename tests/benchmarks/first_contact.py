@@ -1,9 +1,9 @@
 """How long the first answers of the console scripts take: help, a mistyped option, a name that is nowhere.
 
 `python tests/benchmarks/first_contact.py [--repeats 5]`; each answer in a process of its own, in an empty
-folder, the best of the repeats. The last line is one JSON object of {answer: [wall seconds, processor seconds]}.
-Exits with 1 where an answer takes more than its target (2 s for help, 3 s for a mistake), has another exit code
-than it should, or fills more than a screen.
+folder, the best of the repeats. The last line is one JSON object of {answer: [wall, processor]}.
+Exits with 1 where an answer takes more than its target (2 s for help, 3 s for a mistake), has another exit
+code than it should, or fills more than a screen.
 """
 
 import argparse
