@@ -125,6 +125,17 @@ def test_two_processes_make_the_run_of_one(small: list[str], tmp_path: Path) -> 
     assert outcome(tmp_path, "two-on") == outcome(tmp_path, "one-on")
 
 
+def test_processes_that_share_the_cores_say_how_many_threads_each_has(
+    small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    threads = ["--model.torch_threads", "null", "--trainer.max_steps", "1"]
+    done = fit(tmp_path, "shared", [*small, *DDP, *threads])
+    assert done.returncode == 0, done.stderr
+    used = outcome(tmp_path, "shared")[0]["torch_threads"]
+    assert f"Threads of tensor work: {used}, torch's own number" in done.stdout
+
+
 def test_nodes_that_are_started_apart_make_the_run_of_one(small: list[str], tmp_path: Path) -> None:
     one = fit(tmp_path, "one", small)
     with socket.socket() as free:

@@ -21,7 +21,13 @@ ALLOWED = {
 }
 ROOMS = {f"trinity.{room}." for room in ALLOWED}
 # The console scripts tie everything to the shell, and nothing imports them.
-ALLOWED["commands"] = ROOMS | {"trinity.configs", "trinity.data", "trinity.module", "callbacks."}
+ALLOWED["commands"] = ROOMS | {
+    "trinity.configs",
+    "trinity.options",
+    "trinity.data",
+    "trinity.module",
+    "callbacks.",
+}
 # The single modules above or below the rooms.
 ALLOWED_MODULES = {
     "errors": set[str](),
@@ -39,6 +45,8 @@ ALLOWED_MODULES = {
     },
     "module": ROOMS | {"trinity.data", "trinity.player", "trinity.ranks", "trinity.settings"},
     "configs": set[str](),
+    "signatures": set[str](),
+    "options": {"trinity.configs", "trinity.signatures"},
 }
 INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"
 CALLBACKS = ROOMS | {"trinity.data", "trinity.module"}
