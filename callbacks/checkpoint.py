@@ -118,7 +118,7 @@ class BestCheckpoint(ModelCheckpoint):
         try:
             found = torch.load(source, map_location="cpu", weights_only=True)
             score, step = found["callbacks"][self.state_key]["best_model_score"], found["global_step"]
-        except Exception:  # what torch.load says of a file that is cut off, or something else, is no fixed set
+        except Exception:  # torch.load has many for a file that is cut off, or something else
             return False
         return float(score) == float(self._earlier[1]) and int(step) <= self._resumed_step
 
