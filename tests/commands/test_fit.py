@@ -96,6 +96,10 @@ def test_a_run_prints_its_folder_first_and_last_and_fills_it(
     assert list(folder.glob("events.out.tfevents.*"))
     assert (folder / "config.yaml").is_file()
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
+    held_out = json.loads((folder / "held_out.json").read_text())
+    for agent in ("sim-math", "sim-choice", "sim-text"):
+        # Simulated LLMs know no limit of tokens.
+        assert held_out[f"single: {agent}"] == held_out[f"single: {agent}, 4 x 4,096 tokens"]
 
 
 def test_the_checkpoint_holds_theta_and_no_language_model(
@@ -341,4 +345,11 @@ def test_a_dry_run_says_what_it_would_cost_and_plays_nothing(
     training = next(row for row in rows if row[1:2] == ["training"])
     # 4 generations x 4 candidates x 3 tasks, at most 4 turns each.
     assert training[2:5] == ["48", "at most", "192"]
+    # 3 agents on 9 held-out tasks, once each with the 4,096 tokens of a turn and with those of 4 turns.
+    single, whole = (
+        next(row for row in rows if row[1:2] == [name])
+        for name in ("single models", "single models, whole budget")
+    )
+    assert single[2:5] == whole[2:5] == ["27", "at most", "27"]
+    assert [row[6] for row in (single, whole)] == [f"{27 * 4096:,}", f"{27 * 4 * 4096:,}"]
     assert not list((tmp_path / "runs").rglob("last.ckpt"))

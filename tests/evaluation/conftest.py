@@ -21,13 +21,21 @@ DOMAINS = ("red", "green", "blue")
 class Experts(Pool):
     agents = ("knows-red", "knows-green", "knows-blue")
 
-    def __init__(self, fails: Callable[[int, str], bool]) -> None:
+    def __init__(self, fails: Callable[[int, str], bool], needs: int, own: dict[int, int]) -> None:
         self.fails = fails
+        self.needs = needs
+        self.own = own
+
+    def identity(self, agent: int, decode: DecodeParameters) -> dict[str, Any]:
+        limit = self.own.get(agent, decode.max_tokens)
+        return {**super().identity(agent, decode), "max_tokens": decode.turns * limit}
 
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         question = messages[1]["content"]
         if self.fails(agent, question):
             raise InfrastructureError(self.agents[agent], "quota")
+        if self.identity(agent, decode)["max_tokens"] < self.needs:
+            return Completion("ri", finish_reason="length")
         return Completion("right" if DOMAINS[agent] in question else "wrong")
 
 
@@ -46,13 +54,23 @@ class Mark:
 
 @dataclass
 class Runner:
-    """What the module is to the protocol; keeps what it was asked to run."""
+    """What the module is to the protocol; keeps what it was asked to run.
+
+    `fails` tells which calls do, `needs` how many tokens an answer takes, and `own` the agents' own limits.
+    """
 
     settings: EpisodeSettings = field(default_factory=lambda: EpisodeSettings(max_turns=2))
     fails: Callable[[int, str], bool] = lambda agent, question: False
+    needs: int = 0
+    own: dict[int, int] = field(default_factory=dict)
     asked: list[tuple[Any, Sequence[Job[Task]], Selection, EpisodeSettings | None]] = field(
         default_factory=list
     )
+
+    @property
+    def pool(self) -> Pool:
+        """Whom it asks."""
+        return Experts(self.fails, self.needs, self.own)
 
     def run(
         self,
@@ -63,7 +81,7 @@ class Runner:
     ) -> list[Graded | Failure]:
         self.asked.append((policy, list(jobs), selection, episode))
         settings = episode or self.settings
-        rollout = Rollout(policy, Calls(Experts(self.fails)), settings, lambda text, tokens: text, selection)
+        rollout = Rollout(policy, Calls(self.pool), settings, lambda text, tokens: text, selection)
 
         async def grade(task: Task, answer: str | None) -> Mark:
             return Mark(int(answer == task.reference))

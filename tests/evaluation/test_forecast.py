@@ -28,6 +28,13 @@ def test_dollars_need_a_price_of_every_model():
     assert forecast().at_most(Part("p", 10, 3)).usd is None
 
 
+def test_one_answer_may_take_the_tokens_of_all_turns():
+    part = Part("whole budget", 10, 1, turns_an_answer=5)
+    cost = forecast().at_most(part)
+    assert (cost.calls, cost.completion_tokens) == (10, 10 * 5000)
+    assert forecast().probably(part).completion_tokens == 10 * 5000 / 4
+
+
 def test_probably_is_less():
     parts = forecast(Price(1.0, 1.0))
     assert parts.probably(parts.parts[0]).usd < parts.at_most(parts.parts[0]).usd / 2

@@ -10,14 +10,20 @@ from trinity.episode.roles import Role
 from trinity.episode.rollout import EpisodeSettings
 from trinity.errors import UserError
 from trinity.evaluation.baselines import SchedulePolicy, ShuffledPolicy, UniformPolicy
-from trinity.evaluation.protocol import Comparison, Evaluation, EvaluationSettings, compare
+from trinity.evaluation.protocol import (
+    Comparison,
+    Evaluation,
+    EvaluationSettings,
+    WholeBudget,
+    compare,
+)
 from trinity.tasks.task import Task
 
 AGENTS = ("knows-red", "knows-green", "knows-blue")
 
 
 def evaluation(runner: Any, seed: int = 0) -> Evaluation:
-    return Evaluation(runner, AGENTS, runner.settings, seed)
+    return Evaluation(runner, runner.pool, runner.settings, seed)
 
 
 def mean(rewards: Any) -> float:
@@ -34,6 +40,61 @@ def test_a_single_agent_is_one_worker_call(make_runner: Any, tasks: list[Task]) 
         assert isinstance(policy, SchedulePolicy)
         assert (selection, len(jobs)) == ("argmax", len(tasks))
         assert episode == replace(runner.settings, max_turns=1)
+
+
+def test_a_single_agent_also_has_the_tokens_of_all_turns_for_one_answer(
+    make_runner: Any, tasks: list[Task]
+) -> None:
+    """A model that needs 10,000 tokens is cut at a turn's 4,096, and right with the coordinator's 20,480."""
+    runner = make_runner(settings=EpisodeSettings(max_turns=5), needs=10_000)
+    asked = evaluation(runner)
+    assert not any(mean(rewards) for rewards in asked.singles(tasks).values())
+    whole = asked.whole_budgets(tasks)
+    assert [each.name for each in whole] == [f"{name}, 5 x 4,096 tokens" for name in AGENTS]
+    assert [mean(each.rewards) for each in whole] == [pytest.approx(1 / 3)] * 3
+    policy, jobs, selection, episode = runner.asked[-1]
+    assert isinstance(policy, SchedulePolicy)
+    assert (selection, len(jobs), episode.max_turns) == ("argmax", len(tasks), 1)
+    assert runner.pool.identity(2, episode.decode)["max_tokens"] == 20_480
+
+
+def test_the_whole_budget_is_that_of_the_agents_own_limit(make_runner: Any, tasks: list[Task]) -> None:
+    runner = make_runner(settings=EpisodeSettings(max_turns=3), needs=300, own={1: 100})
+    names = [each.name for each in evaluation(runner).whole_budgets(tasks)]
+    assert names[1] == "knows-green, 3 x 100 tokens"
+    assert names[0] == "knows-red, 3 x 4,096 tokens"
+
+
+def test_where_one_turn_is_all_there_is_its_tokens_are_the_whole_budget(
+    make_runner: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(settings=EpisodeSettings(max_turns=1))
+    assert evaluation(runner).whole_budgets(tasks) == [] == runner.asked
+
+
+def test_agents_that_are_not_on_offer_have_no_row(make_runner: Any, tasks: list[Task]) -> None:
+    runner = make_runner(settings=EpisodeSettings(max_turns=2, agents=[1]))
+    assert [each.agent for each in evaluation(runner).whole_budgets(tasks)] == ["knows-green"]
+
+
+def test_an_agent_that_is_refused_so_many_tokens_costs_its_row_alone(
+    make_runner: Any, expert: Any, tasks: list[Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = make_runner()
+    run = runner.run
+
+    def refuses(policy: Any, jobs: Any, selection: Any, episode: EpisodeSettings | None = None) -> Any:
+        if episode is not None and episode.decode.turns > 1 and policy._schedule[0][0] == 1:
+            raise UserError("knows-green refused the call with status 400.")
+        return run(policy, jobs, selection, episode)
+
+    monkeypatch.setattr(runner, "run", refuses)
+    with pytest.warns(UserWarning, match="knows-green could not be asked .* status 400"):
+        found = compare(
+            evaluation(runner), lambda: expert, lambda: expert, tasks, tasks, EvaluationSettings(), "argmax"
+        )
+    assert [bool(each.rewards) for each in found.whole_budget] == [True, False, True]
+    assert mean(found.trained) == 1.0
 
 
 def test_rewards_leave_out_what_could_not_be_finished(
@@ -156,10 +217,21 @@ def test_the_comparison_plays_every_row_on_the_held_out_tasks(
         1.0,
         [pytest.approx(1 / 3)] * 3,
     )
+    assert [mean(each.rewards) for each in found.whole_budget] == [pytest.approx(1 / 3)] * 3
     assert (found.state_blind, found.schedule, found.shuffled) == (None, None, None)
     assert found.initial != found.random, "each has numbers of its own"
     sampled = [selection for policy, _, selection, _ in runner.asked if isinstance(policy, UniformPolicy)]
     assert sampled == ["sample", "sample"]
+
+
+def test_the_rows_of_the_whole_budget_can_be_left_out(
+    make_runner: Any, expert: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner()
+    settings = EvaluationSettings(whole_budget=False)
+    found = compare(evaluation(runner), lambda: expert, lambda: expert, tasks, tasks, settings, "argmax")
+    assert found.whole_budget == []
+    assert all(episode is None or episode.decode.turns == 1 for *_, episode in runner.asked)
 
 
 def test_the_controls_search_on_training_tasks_only(make_runner: Any, expert: Any, tasks: list[Task]) -> None:
@@ -195,6 +267,18 @@ def test_the_per_question_best_is_right_where_any_agent_is() -> None:
     found = Comparison({}, {}, single, {})
     assert found.per_question_best == {"t0": 1, "t1": 1, "t2": 0}
     assert found.best_single == "b"
+
+
+def test_the_best_single_agent_is_the_best_of_either_budget(tasks: list[Task]) -> None:
+    reds = {task.id: int(task.domain == "red") for task in tasks}
+    most = {task.id: int(task.domain != "blue") for task in tasks}
+    none = dict.fromkeys(reds, 0)
+    whole = [WholeBudget("b", 5, 4096, most), WholeBudget("c", 5, 4096, {})]
+    found = Comparison({}, {}, {"a": reds, "b": none}, {}, whole_budget=whole)
+    assert found.best_single == "b, 5 x 4,096 tokens"
+    assert mean(found.per_question_best) == pytest.approx(2 / 3)
+    _, agents = found.best_by_domain(tasks)
+    assert agents == {"red": "a", "green": "b, 5 x 4,096 tokens", "blue": "a"}
 
 
 def test_the_best_by_domain_takes_one_agent_a_domain(tasks: list[Task]) -> None:

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from trinity.episode.roles import Role
-from trinity.evaluation.protocol import Comparison
+from trinity.evaluation.protocol import Comparison, WholeBudget
 from trinity.evaluation.report import Report, theta_sha256
 from trinity.evaluation.statistics import Rewards
 from trinity.tasks.task import Task
@@ -75,6 +75,41 @@ def test_the_summary_holds_the_controls_where_they_were_played(tasks: list[Task]
     found = Report(comparison(tasks, shuffled=wins(tasks), **controls), tasks, THETA, 0, []).summary()
     assert found["state_blind"]["schedule"] == [[1, "worker"], [0, "verifier"]]
     assert (found["state_blind"]["mean"], found["shuffled"]["mean"]) == (pytest.approx(1 / 3), 0.0)
+
+
+def test_rows_say_how_many_tokens_a_single_agent_had(tasks: list[Task]) -> None:
+    """And the gain is over the best of them all."""
+    whole = [WholeBudget("a", 5, 4096, wins(tasks, "red", "blue")), WholeBudget("b", 5, 1000, {})]
+    report = Report(comparison(tasks, whole_budget=whole), tasks, THETA, 0, [])
+    labels = [row.label for row in report.rows()]
+    assert [label for label in labels if label.startswith("single")] == [
+        "single: a", "single: b", "single: a, 5 x 4,096 tokens",
+    ]  # fmt: skip
+    summary = report.summary()
+    assert summary["single_whole_budget"]["a"]["mean"] == pytest.approx(2 / 3)
+    assert summary["single_whole_budget"]["a"]["turns"] == 5
+    assert summary["single_whole_budget"]["a"]["tokens_a_turn"] == 4096
+    assert summary["single_whole_budget"]["b"] is None
+    gain = summary["gain_over_best_single"]
+    assert (gain["agent"], gain["whole_budget"]) == ("a", True)
+    assert gain["mean"] == pytest.approx(1 / 3)
+    notes = " ".join(report.notes())
+    assert "where the row says 5 x, with those of all 5 turns" in notes
+    assert "Could not be played: b, 5 x 1,000 tokens." in notes
+    assert "Best single, chosen with hindsight among all single rows: a, 5 x 4,096 tokens." in notes
+
+
+def test_a_run_of_one_turn_speaks_of_no_other_budget(report: Report) -> None:
+    assert not any(" x " in note for note in report.notes())
+    assert report.summary()["gain_over_best_single"]["whole_budget"] is False
+
+
+def test_the_intervals_are_said_to_be_uncorrected(report: Report) -> None:
+    console = Console(file=StringIO(), width=200)
+    report.print(console)
+    printed = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    assert "not corrected for their number" in printed
+    assert "not corrected for their number" in report.summary()["intervals"]
 
 
 def test_the_file_reads_back_as_it_was(report: Report, tmp_path: Path) -> None:

@@ -174,6 +174,8 @@ class TrinityCLI(LightningCLI):
             Part("single models", agents * len(splits.test), 1),
             Part("trained, initial, random", 3 * len(splits.test), turns),
         ]
+        if settings.whole_budget and turns > 1:
+            parts.append(Part("single models, whole budget", agents * len(splits.test), 1, turns))
         if settings.measure_disagreement:
             parts.append(Part("disagreement", agents * len(splits.train), 1))
         queries = [len(task.query) for task in (*splits.train, *splits.validation, *splits.test)]
@@ -230,7 +232,7 @@ class TrinityCLI(LightningCLI):
         return self._get(self.config_init, "evaluation")  # type: ignore[no-any-return]
 
     def _evaluation(self) -> Evaluation:
-        return Evaluation(self.model, self.model.pool.agents, self.model.episode, self.model.seed)
+        return Evaluation(self.model, self.model.pool, self.model.episode, self.model.seed)
 
 
 def _quiet() -> None:

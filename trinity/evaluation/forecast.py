@@ -17,11 +17,15 @@ _PROBABLE_SHARE = 0.25  # of max_tokens that an answer takes: a guess, and said 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a run: so many trajectories of at most so many turns."""
+    """One part of a run: so many trajectories of at most so many turns.
+
+    An answer may take the tokens of `turns_an_answer` turns.
+    """
 
     name: str
     trajectories: int
     max_turns: int
+    turns_an_answer: int = 1
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,16 @@ class Forecast:
 
     def at_most(self, part: Part) -> Cost:
         """The upper bound of one part, but for queries of unusual scripts."""
-        limit = float(self.episode.decode.max_tokens)
-        return self._cost(part.trajectories, [1.0] * part.max_turns, limit)
+        return self._cost(part.trajectories, [1.0] * part.max_turns, self._limit(part))
 
     def probably(self, part: Part) -> Cost:
         """The expectation under the assumptions above."""
         played = turns_played(part.max_turns, self.episode)
-        return self._cost(part.trajectories, played, _PROBABLE_SHARE * self.episode.decode.max_tokens)
+        return self._cost(part.trajectories, played, _PROBABLE_SHARE * self._limit(part))
+
+    def _limit(self, part: Part) -> float:
+        decode = self.episode.decode
+        return float(part.turns_an_answer * decode.turns * decode.max_tokens)
 
     def _cost(self, trajectories: int, played: Sequence[float], answer: float) -> Cost:
         """`played[t]` is the share of trajectories that reach turn t."""

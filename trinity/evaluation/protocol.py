@@ -20,6 +20,7 @@ from trinity.evaluation.baselines import (
     best_schedule,
 )
 from trinity.evaluation.statistics import Rewards
+from trinity.pool.base import DecodeParameters, Pool
 from trinity.tasks.task import Task
 
 
@@ -41,6 +42,9 @@ class EvaluationSettings:
     """What the final table holds beside the standard rows.
 
     Args:
+        whole_budget: also each single agent with as many tokens as a whole trajectory may take, in one call
+            of K times the limit of a turn: else a comparison favours whoever is asked K times. Costs a long
+            call for each held-out task and agent. With K = 1 there is nothing to add.
         controls: also a state-blind policy (the best fixed schedule, searched on training tasks) and the
             trained coordinator with its hidden states shuffled across tasks. Costs thousands of calls: for
             pools that cost nothing.
@@ -49,14 +53,38 @@ class EvaluationSettings:
             agents differ, for the smallest detectable effect. Costs a call for each training task and agent.
     """
 
+    whole_budget: bool = True
     controls: bool = False
     control_tasks: int = 60
     measure_disagreement: bool = False
 
 
 @dataclass(frozen=True)
+class WholeBudget:
+    """A single agent that had the tokens of a whole trajectory, `turns` x `tokens`, for its one answer.
+
+    `rewards` is empty where no such answer could be had.
+    """
+
+    agent: str
+    turns: int
+    tokens: int
+    rewards: Rewards
+
+    @property
+    def name(self) -> str:
+        """Tells it from the agent with the tokens of one turn."""
+        return f"{self.agent}, {self.turns} x {self.tokens:,} tokens"
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Rewards by task id of every policy, on the tasks that it could be measured on."""
+    """Rewards by task id of every policy, on the tasks that it could be measured on.
+
+    `single` holds each agent alone with the tokens of one turn, `whole_budget` with those of all turns. What
+    is said of the best single agent, also by domain or by question, is said of both together: of whichever
+    row is higher.
+    """
 
     initial: Rewards
     trained: Rewards
@@ -65,33 +93,39 @@ class Comparison:
     state_blind: Rewards | None = None
     schedule: Schedule | None = None
     shuffled: Rewards | None = None
+    whole_budget: Sequence[WholeBudget] = ()
+
+    @property
+    def singles(self) -> dict[str, Rewards]:
+        """Every single agent's rows, by name."""
+        return self.single | {whole.name: whole.rewards for whole in self.whole_budget if whole.rewards}
 
     @property
     def per_question_best(self) -> Rewards:
         """1 where any single agent is right: the ceiling of routing one call, lucky hits counted in."""
-        tasks = set[str]().union(*self.single.values()).intersection(*self.single.values())
-        return {task: max(rewards[task] for rewards in self.single.values()) for task in tasks}
+        tasks = set[str]().union(*self.singles.values()).intersection(*self.singles.values())
+        return {task: max(rewards[task] for rewards in self.singles.values()) for task in tasks}
 
     @property
     def best_single(self) -> str | None:
-        """The single agent with the highest mean on these tasks, chosen with hindsight."""
-        return max(self.single, key=lambda agent: _mean(self.single[agent]), default=None)
+        """The name of the single row with the highest mean on these tasks, chosen with hindsight."""
+        return max(self.singles, key=lambda name: _mean(self.singles[name]), default=None)
 
     def best_by_domain(self, tasks: Sequence[Task]) -> tuple[Rewards, dict[str, str]]:
-        """The best single agent of each domain, chosen with hindsight, and which one it is."""
+        """The best single row of each domain, chosen with hindsight, and which one it is."""
         rewards: dict[str, int] = {}
         chosen: dict[str, str] = {}
         for domain in sorted({task.domain for task in tasks}):
             inside = {task.id for task in tasks if task.domain == domain}
             restricted = {
-                a: {t: r for t, r in all_.items() if t in inside} for a, all_ in self.single.items()
+                name: {t: r for t, r in all_.items() if t in inside} for name, all_ in self.singles.items()
             }
-            measured = {agent: found for agent, found in restricted.items() if found}
+            measured = {name: found for name, found in restricted.items() if found}
             if not measured:
                 continue
-            agent = max(measured, key=lambda a: _mean(measured[a]))
-            chosen[domain] = agent
-            rewards |= measured[agent]
+            name = max(measured, key=lambda n: _mean(measured[n]))
+            chosen[domain] = name
+            rewards |= measured[name]
         return rewards, chosen
 
 
@@ -104,14 +138,15 @@ class Evaluation:
 
     Args:
         runner: runs them.
-        agents: the pool's agents.
+        pool: the agents.
         episode: the rules of a trajectory.
         seed: of the sampled policies.
     """
 
-    def __init__(self, runner: Runner, agents: Sequence[str], episode: EpisodeSettings, seed: int) -> None:
+    def __init__(self, runner: Runner, pool: Pool, episode: EpisodeSettings, seed: int) -> None:
         self._runner = runner
-        self._agents = agents
+        self._pool = pool
+        self._agents = pool.agents
         self._episode = episode
         self._seed = seed
 
@@ -139,8 +174,36 @@ class Evaluation:
 
     def single(self, agent: int, tasks: Sequence[Task]) -> Rewards:
         """One agent alone: one call in the Worker role."""
+        return self._alone(agent, tasks, self._episode.decode)
+
+    def whole_budget(self, agent: int, tasks: Sequence[Task]) -> WholeBudget:
+        """One agent alone, which has the tokens of all turns for its one answer.
+
+        The limit is the agent's own where its model has one. An agent that is refused so many tokens, or of
+        which a cache that is replayed holds no such answers, has no rewards; a warning says why.
+        """
+        turns, decode = self._episode.max_turns, self._episode.decode
+        rewards: Rewards = {}
+        try:
+            rewards = self._alone(agent, tasks, replace(decode, turns=turns * decode.turns))
+        except UserError as error:
+            warnings.warn(
+                f"{self._agents[agent]} could not be asked for an answer with the tokens of {turns} turns, "
+                f"so that the final table lacks this row: {error}",
+                stacklevel=2,
+            )
+        tokens = self._pool.identity(agent, decode).get("max_tokens", decode.max_tokens * decode.turns)
+        return WholeBudget(self._agents[agent], turns, int(tokens), rewards)
+
+    def whole_budgets(self, tasks: Sequence[Task]) -> list[WholeBudget]:
+        """Each agent on offer alone, with the tokens of all turns; none where one turn is all there is."""
+        if self._episode.max_turns == 1:
+            return []
+        return [self.whole_budget(place, tasks) for place in self._episode.places(len(self._agents))]
+
+    def _alone(self, agent: int, tasks: Sequence[Task], decode: DecodeParameters) -> Rewards:
         policy = SchedulePolicy(len(self._agents), ((agent, Role.WORKER),))
-        return self.rewards(policy, tasks, episode=replace(self._episode, max_turns=1))
+        return self.rewards(policy, tasks, episode=replace(self._episode, max_turns=1, decode=decode))
 
     def singles(self, tasks: Sequence[Task]) -> dict[str, Rewards]:
         """Each agent on offer alone, by name; an agent that answered nothing is left out."""
@@ -232,4 +295,8 @@ def compare(
         schedule = evaluation.find_schedule(search_tasks[: settings.control_tasks])
         state_blind = evaluation.schedule(schedule, tasks)
         shuffled = evaluation.shuffled(trained(), tasks, selection=selection)
-    return Comparison(initial_rewards, trained_rewards, single, random, state_blind, schedule, shuffled)
+    # Last, since it is the longest call that a model is ever asked for, and may be refused.
+    whole = evaluation.whole_budgets(tasks) if settings.whole_budget else []
+    return Comparison(
+        initial_rewards, trained_rewards, single, random, state_blind, schedule, shuffled, whole
+    )

@@ -19,6 +19,10 @@ from trinity.tasks.task import Task
 
 FILE_NAME = "summary.json"
 HELD_OUT_NAME = "held_out.json"
+INTERVALS = (
+    "Each interval holds by itself in 95 % of cases. They are not corrected for their number: of twenty that "
+    "are read, one misses on average."
+)
 
 
 def theta_sha256(theta: Tensor) -> str:
@@ -68,7 +72,7 @@ class Report:
             "trained coordinator": c.trained,
             "initial coordinator (sampled)": c.initial,
             "random routing": c.random,
-            **{f"single: {agent}": rewards for agent, rewards in c.single.items()},
+            **{f"single: {name}": rewards for name, rewards in c.singles.items()},
             "best single by domain (hindsight)": self._by_domain,
             "per-question best single": c.per_question_best,
             "best fixed schedule (state-blind)": c.state_blind,
@@ -103,6 +107,27 @@ class Report:
             # Intervals and names hold square brackets, which are no markup.
             table.add_row(*map(escape, (row.label, str(row.estimate), str(row.estimate.n), gain)))
         console.print(table)
+        for note in self.notes():
+            console.print(note, markup=False)
+
+    def notes(self) -> list[str]:
+        """What has to be known to read the table."""
+        c = self._comparison
+        single = "A single agent answers once, as a Worker, with the tokens of one turn"
+        notes = [f"{single}."]
+        if c.whole_budget:
+            notes = [
+                f"{single}; where the row says {c.whole_budget[0].turns} x, with those of all "
+                f"{c.whole_budget[0].turns} turns, as many as the coordinator may spend on a task."
+            ]
+        if missing := [whole.name for whole in c.whole_budget if not whole.rewards]:
+            notes.append(f"Could not be played: {'; '.join(missing)}.")
+        if c.best_single is not None:
+            notes.append(
+                f"Best single, chosen with hindsight among all single rows: {c.best_single}. The rows by "
+                "domain and by question choose among them all, too."
+            )
+        return [*notes, INTERVALS]
 
     def summary(self) -> dict[str, Any]:
         """What summary.json holds; null stands for what could not be measured."""
@@ -121,13 +146,22 @@ class Report:
             "initial": estimate(c.initial),
             "trained": estimate(c.trained),
             "single": {agent: estimate(rewards) for agent, rewards in c.single.items()},
+            "single_whole_budget": {
+                whole.agent: estimate(whole.rewards, turns=whole.turns, tokens_a_turn=whole.tokens)
+                for whole in c.whole_budget
+            },
             "random": estimate(c.random),
             "best_by_domain": estimate(self._by_domain, agents=self._domain_agents),
             "per_question_best": estimate(c.per_question_best),
         }
-        gain = None if c.best_single is None else self._gain(c.single[c.best_single])
+        found["intervals"] = INTERVALS
+        gain = None if c.best_single is None else self._gain(c.singles[c.best_single])
         if gain is not None:
-            found["gain_over_best_single"] = asdict(gain) | {"agent": c.best_single}
+            whole = {each.name: each.agent for each in c.whole_budget}
+            found["gain_over_best_single"] = asdict(gain) | {
+                "agent": whole.get(str(c.best_single), c.best_single),
+                "whole_budget": c.best_single in whole,
+            }
         if c.state_blind is not None and c.schedule is not None:
             steps = [[agent, role.name.lower()] for agent, role in c.schedule]
             found["state_blind"] = estimate(c.state_blind, schedule=steps)
