@@ -101,7 +101,7 @@ def test_rewards_leave_out_what_could_not_be_finished(
     make_runner: Any, expert: Any, tasks: list[Task]
 ) -> None:
     runner = make_runner(fails=lambda agent, question: question.startswith("red 3"))
-    found = evaluation(runner).rewards(expert, tasks)
+    found = evaluation(runner).rewards(expert, tasks, "expert")
     assert set(found) == {task.id for task in tasks} - {"t3"}
     assert mean(found) == 1.0
 
@@ -180,7 +180,7 @@ def test_shuffled_states_lose_the_gain(make_runner: Any, expert: Any, tasks: lis
     found = evaluation(make_runner()).shuffled(expert, tasks)
     assert set(found) == {task.id for task in tasks}
     assert mean(found) < 0.7
-    assert mean(evaluation(make_runner()).rewards(expert, tasks)) == 1.0
+    assert mean(evaluation(make_runner()).rewards(expert, tasks, "expert")) == 1.0
 
 
 def test_shuffling_leaves_out_tasks_whose_states_were_never_seen(
