@@ -16,9 +16,10 @@ class JLogger(Callback):
 
     Tags: `J/population_mean`, `J/population_best`, `J/validation` (mean theta, in the generations that
     validate), `sigma`, `agent_share/*`, `role_share/*`, `turns`, tokens, cost, `trajectories/*` and the
-    cumulative `spent/*`. `by_trajectories/*` repeats J with the trajectories spent as the step, so that runs
-    of different optimizers, whose generations cost different sums, share one axis. The history travels in the
-    checkpoint, so a resumed run has the whole series.
+    cumulative `spent/*`: trajectories of the training, and all that was paid for until then, validations and
+    whatever was measured before the training included. `by_trajectories/*` repeats J with the trajectories
+    spent as the step, so that runs of different optimizers, whose generations cost different sums, share one
+    axis. The history travels in the checkpoint, so a resumed run has the whole series.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,12 @@ class JLogger(Callback):
         row = {"generation": float(update.generation), **update.metrics}
         row |= update.ledger.metrics(pl_module.pool.agents)
         row["spent/trajectories"] = self._spent("spent/trajectories") + row["trajectories/all"]
-        row["spent/usd"] = self._spent("spent/usd") + row["cost_usd"]
+        spent = pl_module.spent
+        row |= {
+            "spent/usd": spent.usd,
+            "spent/calls": float(spent.calls),
+            "spent/tokens": float(spent.tokens),
+        }
         if self._validation is not None:
             row["J/validation"], self._validation = self._validation, None
         self.rows.append(row)

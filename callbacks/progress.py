@@ -1,6 +1,7 @@
 """A progress bar of generations: J, cost, time left."""
 
 import time
+from collections import Counter
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -17,7 +18,7 @@ class GenerationProgress(Callback):
         self._console = Console()
         self._progress: Progress | None = None
         self._task: Any = None
-        self._spent = 0.0
+        self._refused: Counter[str] = Counter()
         self._started = 0.0
         self.training_seconds = 0.0
 
@@ -50,27 +51,29 @@ class GenerationProgress(Callback):
             return
         j = update.metrics.get("J/population_mean")
         shown = "-" if j is None else f"{j:.3f}"
-        self._spent += update.ledger.cost
+        spent = pl_module.spent.usd
+        for (place, cause), n in update.ledger.refusals.items():
+            self._refused[f"{pl_module.pool.agents[place]}: {cause}"] += n
         found = trainer.callback_metrics.get("J/validation")
         validation = "-" if found is None else f"{float(found):.3f}"
         if self._progress is None:
             self._console.print(
                 f"generation {trainer.global_step}/{trainer.max_steps}  J {shown}  validation {validation}  "
-                f"${self._spent:.2f}",
+                f"${spent:.2f}",
                 highlight=False,
             )
         else:
             self._progress.update(
-                self._task, completed=trainer.global_step, j=shown, validation=validation, cost=self._spent
+                self._task, completed=trainer.global_step, j=shown, validation=validation, cost=spent
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """What the run has cost so far."""
-        return {"spent": self._spent}
+        """What was refused so far."""
+        return {"refused": dict(self._refused)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting where the checkpoint's run stood."""
-        self._spent = state_dict["spent"]
+        self._refused = Counter(state_dict.get("refused", {}))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Say how long it took, validations included."""
@@ -79,6 +82,14 @@ class GenerationProgress(Callback):
         self._console.print(
             f"Trained to generation {trainer.global_step} in {self.training_seconds:.0f} s.", highlight=False
         )
+        if self._refused:
+            counts = ", ".join(f"{what} ({n}x)" for what, n in self._refused.most_common())
+            self._console.print(
+                f"Turns without a proper answer, which count as answers all the same: {counts}.",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Close the bar, also after a failure."""

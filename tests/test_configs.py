@@ -1,5 +1,7 @@
 """Config files that extend others, and the package's own ones."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -7,47 +9,186 @@ import pytest
 import yaml
 
 from trinity.commands.fit import fit
-from trinity.configs import expand
+from trinity.configs import Config, as_arguments, expand, find_config
 from trinity.errors import UserError
 
 CONFIGS = Path(__file__).parent.parent / "configs"
+
+
+def configs(*arguments: str) -> list[Config]:
+    """The configs that arguments stand for."""
+    return [part for part in expand(arguments) if isinstance(part, Config)]
 
 
 def test_bases_come_first_then_the_file_itself(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "base.yaml").write_text("a: 1\n")
     (tmp_path / "sub" / "middle.yaml").write_text("extends: [../base.yaml]\nb: 1.0e-06\n")
-    (tmp_path / "top.yaml").write_text("# says why\nextends: [sub/middle.yaml, sub/plain.yaml]\nc: 3\n")
+    (tmp_path / "top.yaml").write_text("# says why\nextends: [sub/middle.yaml, sub/plain]\nc: 3\n")
     (tmp_path / "sub" / "plain.yaml").write_text("d: 4\n")
     found = expand(["--x", "1", "--config", str(tmp_path / "top.yaml"), "--seed", "2"])
-    base, middle, plain, top = (found[i] for i in (3, 5, 7, 9))
+    assert [part for part in found if isinstance(part, str)] == [*found[:2], *found[-2:]]
+    assert [*found[:2], *found[-2:]] == ["--x", "1", "--seed", "2"]
+    parts = [part for part in found if isinstance(part, Config)]
+    assert [part.path.resolve() for part in parts] == [
+        tmp_path / name for name in ("base.yaml", "sub/middle.yaml", "sub/plain.yaml", "top.yaml")
+    ]
+    assert [part.text for part in parts] == ["a: 1\n", "b: 1.0e-06\n", "d: 4\n", "# says why\nc: 3\n"]
+    assert [part.whole for part in parts] == [True, False, True, False]
+
+
+def test_all_spellings_and_other_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("a: 1\n")
+    for spelling in ([f"--config={path}"], ["--config", str(path)], ["-c", str(path)]):
+        assert expand([*spelling, "--a=2"]) == [Config(path, "a: 1\n", whole=True), "--a=2"]
+    text = ["--config", "{a: 1}", "--config", "a: 1\nb: 2", "--config", "s3://bucket/a.yaml"]
+    assert expand(text) == text
+    for nothing in (["--config"], ["--config="], ["-c"], ["--config", "--name"]):
+        with pytest.raises(UserError, match="needs the name of a config, such as -"):
+            expand(nothing)
+
+
+def test_a_name_is_looked_up_here_then_among_the_shipped_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("quickstart", "quickstart.yaml", "configs/quickstart.yaml", "configs/quickstart"):
+        assert find_config(name) == CONFIGS / "quickstart.yaml"
+    assert find_config("presets/spec") == CONFIGS / "presets" / "spec.yaml"
+    assert find_config("heads/sparse.yaml") == CONFIGS / "heads" / "sparse.yaml"
+
+    (tmp_path / "quickstart.yaml").write_text("name: mine\n")
+    (tmp_path / "heads").mkdir()
+    (tmp_path / "heads" / "sparse").write_text("name: mine, too\n")
+    (tmp_path / "presets").mkdir()
+    assert find_config("quickstart").resolve() == tmp_path / "quickstart.yaml"
+    assert find_config("heads/sparse").resolve() == tmp_path / "heads" / "sparse"
+    assert find_config("presets/spec") == CONFIGS / "presets" / "spec.yaml", "a folder hides nothing in it"
+
+
+def test_what_extends_finds_its_own_folder_then_the_shipped_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.yaml").write_text(
+        "extends: [lcb_sepcma, heads/sparse.yaml, base]\nname: mine\n"
+    )
+    (tmp_path / "there" / "base.yaml").write_text("extends: [heads/sparse]\nlabel: there\n")
+    (tmp_path / "base.yaml").write_text("label: here\n")
+    monkeypatch.chdir(tmp_path)
+    sparse = CONFIGS / "heads" / "sparse.yaml"
+    found = [part.path for part in configs("--config", "there/mine")]
     assert found == [
-        "--x",
-        "1",
-        *(w for p in (base, middle, plain, top) for w in ("--config", p)),
-        "--seed",
-        "2",
+        CONFIGS / "lcb_sepcma.yaml",
+        sparse,
+        sparse,
+        Path("there/base.yaml"),
+        Path("there/mine.yaml"),
     ]
-    assert Path(base).resolve() == (tmp_path / "base.yaml").resolve()
-    assert Path(plain) == tmp_path / "sub" / "plain.yaml"
-    assert (middle, top) == ("b: 1.0e-06\n", "# says why\nc: 3\n")
 
 
-def test_both_spellings_and_other_arguments(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("a: 1\n")
-    assert expand([f"--config={tmp_path / 'a.yaml'}", "--a=2"]) == [
-        "--config",
-        str(tmp_path / "a.yaml"),
-        "--a=2",
-    ]
-    assert expand(["--config", "missing.yaml"]) == ["--config", "missing.yaml"]
-    assert expand(["--config"]) == ["--config"]
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("quickstrat", "near names: quickstart"),
+        ("quickstrat.yaml", "near names: quickstart"),
+        ("presets/spce", "near names: presets/spec"),
+        ("spec", "near names: presets/spec"),
+        ("mime", "near names: mine"),
+        ("/nowhere/quickstart.yaml", "near names: quickstart"),
+        ("../quickstart", "near names: quickstart"),
+        ("zzzzzz", "the shipped ones are lcb_pycma, lcb_random,"),
+        ("x" * 3000, "the shipped ones are lcb_pycma, lcb_random,"),
+        ("nul\0", "the shipped ones are lcb_pycma, lcb_random,"),
+    ],
+)
+def test_a_name_that_is_nowhere_is_answered_with_near_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, near: str
+) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as stopped:
+        find_config(name)
+    said = str(stopped.value)
+    assert said.startswith(
+        f"There is no config {name[:60]!r}, neither in this folder nor among the shipped ones; "
+    )
+    assert near in said and "\n" not in said and len(said) < 600
+
+
+def test_a_byte_order_mark_and_crlf_change_nothing(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_bytes(b"\xef\xbb\xbfname: b\r\n")
+    (tmp_path / "top.yaml").write_bytes(b"\xef\xbb\xbfextends: [base.yaml]\r\nname: t\r\n")
+    base, top = configs("--config", str(tmp_path / "top.yaml"))
+    assert (base.values(), top.values()) == ({"name": "b"}, {"name": "t"})
+    arguments = as_arguments([base, top], tmp_path)
+    assert [Path(path).read_bytes() for path in arguments[1::2]] == [b"name: b\n", b"name: t\n"]
+
+
+def test_arguments_are_names_of_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "long.yaml").write_text("name: whole\n")
+    (tmp_path / "top.yaml").write_text("extends: [long.yaml]\n" + "".join(f"k{i}: {i}\n" for i in range(99)))
+    (tmp_path / "only.yaml").write_text("extends: [top.yaml]\n")
+    folder = tmp_path / "written"
+    folder.mkdir()
+    found = as_arguments(expand(["--config", str(tmp_path / "only.yaml"), "--x", "1"]), folder)
+    assert found[::2] == ["--config"] * 3 + ["--x"]
+    whole, top, only = (Path(path) for path in found[1:6:2])
+    assert whole == tmp_path / "long.yaml"
+    assert yaml.safe_load(top.read_text()) == {f"k{i}": i for i in range(99)}
+    assert yaml.safe_load(only.read_text()) == {}
+    assert {top.parent, only.parent} == {folder}
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"a: [1\n", "broken.yaml, line 2 is no YAML"),
+        (b"extends: [quickstart]\na: [1\n", "broken.yaml is no YAML"),
+        (b"- a\n", "broken.yaml holds '- a', but it takes lines such as"),
+        (b"just words\n", "broken.yaml holds 'just words'"),
+        (b"a: \xff\n", "broken.yaml is not UTF-8"),
+    ],
+)
+def test_what_is_no_config_is_named_before_anything_is_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, named: str
+) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_bytes(content)
+    with pytest.raises(SystemExit) as ended:
+        fit(["--config", str(path)])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert named in error and len(error.splitlines()) == 1
+
+
+def test_what_can_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "mine.yaml").write_text("name: mine\n")
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(UserError, match=r"Cannot read the config .*mine\.yaml \(Permission denied\)"):
+        expand(["--config", str(tmp_path / "mine.yaml")])
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit((tmp_path / "pipe").write_text, "name: piped\n")
+        (piped,) = configs("--config", str(tmp_path / "pipe"))
+        written.result()
+    arguments = as_arguments([piped], tmp_path)
+    assert Path(arguments[1]).read_text() == "name: piped\n"
+    assert arguments[1] != str(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
         ("extends: [gone.yaml]\n", "extends 'gone.yaml', but there is no file"),
+        ("extends: [quickstrat]\n", "extends 'quickstrat', but .* near names: quickstart"),
         ("extends: [self.yaml]\n", "extends itself"),
         ("extends: base.yaml\n", "takes a list on one line"),
         ("extends: [\n", "takes a list on one line"),

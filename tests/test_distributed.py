@@ -101,7 +101,7 @@ def test_gradients_make_the_run_of_one_process_too(small: list[str], tmp_path: P
     one, two = fit(tmp_path, "one", arguments), fit(tmp_path, "two", [*arguments, *DDP])
     assert (one.returncode, two.returncode) == (0, 0), two.stderr
     assert outcome(tmp_path, "two") == outcome(tmp_path, "one")
-    assert int((tmp_path / "calls-two" / "1").read_text()) > 10, "the second process played its part"
+    assert int((tmp_path / "calls-two" / "1").read_text()) > 5, "the second process played its part"
 
 
 def test_two_processes_make_the_run_of_one(small: list[str], tmp_path: Path) -> None:
@@ -123,6 +123,17 @@ def test_two_processes_make_the_run_of_one(small: list[str], tmp_path: Path) -> 
         done = fit(tmp_path, name, [*small, *devices, *longer, *resumed])
         assert done.returncode == 0, done.stderr
     assert outcome(tmp_path, "two-on") == outcome(tmp_path, "one-on")
+
+
+def test_processes_that_share_the_cores_say_how_many_threads_each_has(
+    small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    threads = ["--model.torch_threads", "null", "--trainer.max_steps", "1"]
+    done = fit(tmp_path, "shared", [*small, *DDP, *threads])
+    assert done.returncode == 0, done.stderr
+    used = outcome(tmp_path, "shared")[0]["torch_threads"]
+    assert f"Threads of tensor work: {used}, torch's own number" in done.stdout
 
 
 def test_nodes_that_are_started_apart_make_the_run_of_one(small: list[str], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ import torch
 import yaml
 
 from tests.conftest import simulated_pool
-from tests.fake_openrouter import FAULTS, FakeOpenRouter, sometimes
+from tests.fake_openrouter import (
+    FAULTS,
+    PAID_FAULTS,
+    REFUSALS,
+    FakeOpenRouter,
+    any_form,
+    sometimes,
+)
 from tests.small_run import small_run
 from trinity.commands.fit import fit
 from trinity.data import TaskDataModule
@@ -24,7 +32,7 @@ from trinity.episode.scheduler import Graded
 from trinity.module import CoordinatorModule
 from trinity.objectives.ledger import account
 from trinity.pool.base import DecodeParameters, Message, RetrySettings
-from trinity.pool.cache import CacheSettings
+from trinity.pool.cache import CacheSettings, CompletionCache
 from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig
 from trinity.pool.reliable import ReliablePool
 from trinity.tasks.synthetic import SyntheticTasks
@@ -48,7 +56,7 @@ def arguments(server: FakeOpenRouter, tmp_path: Path, monkeypatch: pytest.Monkey
     """Arguments of a short run on the server, with a cache."""
     monkeypatch.setenv("FAKE_API_KEY", KEY)
 
-    def make(*more: str, steps: int = 3, retry: Any = RETRY, **model: Any) -> list[str]:
+    def make(*more: str, steps: int = 3, retry: Any = RETRY, price: Any = None, **model: Any) -> list[str]:
         names = ("agent-0", "agent-1")
         models = [
             {
@@ -56,6 +64,7 @@ def arguments(server: FakeOpenRouter, tmp_path: Path, monkeypatch: pytest.Monkey
                 "name": name,
                 "api_base": server.base,
                 "api_key_variable": "FAKE_API_KEY",
+                "price": price,
             }
             for name in names
         ]
@@ -84,7 +93,7 @@ def outcome(tmp_path: Path, version: int) -> Any:
 
 def column(tmp_path: Path, version: int, name: str) -> list[float]:
     with (folder(tmp_path, version) / "generations.csv").open() as file:
-        return [float(row[name]) for row in csv.DictReader(file)]
+        return [float(row[name] or 0) for row in csv.DictReader(file)]
 
 
 def test_faults_change_no_reward_and_lose_nothing(
@@ -104,6 +113,7 @@ def test_faults_change_no_reward_and_lose_nothing(
     expected = play(quiet)
     assert len(expected) == 528
     with FakeOpenRouter(simulated_pool(), sometimes(0.2)) as server:
+        server.form = any_form
         models = [ModelConfig(f"openai/agent-{i}", f"agent-{i}", 64, api_base=server.base) for i in range(2)]
         pool = LiteLLMPool(models, retry=RetrySettings(**RETRY))  # type: ignore[arg-type]
         faulty = make_module(pool=pool, cache=CacheSettings(str(tmp_path / "cache.sqlite")))
@@ -115,7 +125,9 @@ def test_faults_change_no_reward_and_lose_nothing(
     assert [r.trajectory.answer for r in played] == [r.trajectory.answer for r in expected]
     assert server.made.total() > 1.15 * server.answered.total(), "there were faults"
     assert max(server.answered.values()) == 1, "none was paid for twice"
-    assert ledgers[1].cost == pytest.approx(server.usd), "every dollar is accounted for"
+    assert server.thrown.total() > 20
+    assert ledgers[1].paid.usd == pytest.approx(server.usd), "every dollar is accounted for"
+    assert [faulty.spent.usd, faulty.player.spent()["amounts"]["usd"]] == pytest.approx([server.usd] * 2)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -131,7 +143,67 @@ async def test_each_fault_is_retried(fault: str, server: FakeOpenRouter) -> None
     await pool.aclose()
     assert "boxed" in completion.text
     assert list(server.made.values()) == [3]
-    assert completion.cost == 0.001, "what failed cost nothing"
+    assert completion.cost == 0.001
+    assert completion.paid.usd == pytest.approx(0.003 if fault in PAID_FAULTS else 0.001)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_each_refusal_is_an_answer_which_is_asked_for_once(
+    refusal: str, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    server.fault = lambda name, before, body: refusal if "12 * 30" in str(body["messages"]) else None
+    models = [ModelConfig(f"openai/agent-{i}", f"agent-{i}", api_base=server.base) for i in range(2)]
+    store = CompletionCache(tmp_path / "cache.sqlite")
+    messages: list[Message] = [{"role": "user", "content": "Compute 12 * 30 + 4."}]
+    for source in ("call", "cache"):
+        pool = ReliablePool(LiteLLMPool(models, retry=RetrySettings(**RETRY)), store)  # type: ignore[arg-type]
+        completion = await pool.complete(0, messages, DecodeParameters())
+        await pool.aclose()
+        assert completion.refusal and completion.source == source
+        assert completion.text == ("I can't help with that." if refusal == "refusal" else "")
+    asked_whether_it_answers = refusal[:3].isdigit()
+    assert server.made.total() == 1 + asked_whether_it_answers
+
+
+def test_a_flagged_input_costs_its_pick_and_not_the_run(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One agent's provider flags whatever holds a product: its picks are wrong, counted, shown, and kept."""
+
+    def fault(name: str, before: int, body: dict[str, Any]) -> str | None:
+        return "403" if body["model"] == "agent-1" and " * " in body["messages"][-1]["content"] else None
+
+    server.fault = fault
+    fit(arguments(steps=2))
+    said = capsys.readouterr().out
+    assert re.search(r"without a proper answer.*agent-1: status 403 \(\d+x\)", said)
+    refused = column(tmp_path, 0, "refusals/agent-1/status 403")
+    lines = [json.loads(line) for line in (folder(tmp_path, 0) / "journal.jsonl").read_text().splitlines()]
+    found = [
+        decision["refusal"]
+        for line in lines
+        if line["stage"] == "train"
+        for decision in line["decisions"]
+        if "refusal" in decision
+    ]
+    assert found and set(found) == {"status 403"} and len(found) == sum(refused)
+    assert column(tmp_path, 0, "trajectories/dropped") == [0, 0]
+
+
+def test_a_flagged_input_drops_its_task_where_that_is_wanted(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    def fault(name: str, before: int, body: dict[str, Any]) -> str | None:
+        return "403" if body["model"] == "agent-1" and " * " in body["messages"][-1]["content"] else None
+
+    server.fault = fault
+    objective = {
+        "class_path": "trinity.objectives.evolution.Evolution",
+        "init_args": {"max_dropped_share": 0.99},
+    }
+    fit(arguments(steps=2, episode={"refused_request": "drop"}, objective=objective))
+    assert sum(column(tmp_path, 0, "trajectories/dropped")) > 0
+    assert sum(column(tmp_path, 0, "failures/agent-1/request refused (status 403)")) > 0
 
 
 def test_a_recorded_run_is_replayed_without_the_server(
@@ -213,7 +285,7 @@ def answers(path: Path) -> int:
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404])
-def test_a_refusal_stops_cleanly_after_saving_and_the_run_goes_on_later(
+def test_a_model_that_refuses_all_stops_cleanly_after_saving_and_the_run_goes_on_later(
     arguments: Arguments,
     server: FakeOpenRouter,
     tmp_path: Path,
@@ -292,8 +364,9 @@ def test_a_budget_ends_the_run_at_a_complete_generation(
     budget: dict[str, float],
 ) -> None:
     """Three generations of 12 trajectories do not fit; what was spent is never more than allowed."""
+    price = {"prompt": 1.0, "completion": 0.0}  # below what the server states, which is what counts
     with pytest.raises(SystemExit) as ended:
-        fit(arguments(steps=9, budget=budget))
+        fit(arguments(steps=9, budget=budget, price=price))
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert f"The budget is used up: {''.join(re.findall(r'used up: (.*?) of', error))} of" in error
@@ -303,7 +376,7 @@ def test_a_budget_ends_the_run_at_a_complete_generation(
     if "Go on with" in error:
         assert (folder(tmp_path, 0) / "checkpoints" / "last.ckpt").is_file()
     spent = server.answered.total()
-    given = arguments(steps=9, budget=budget)
+    given = arguments(steps=9, budget=budget, price=price)
     checkpoint = folder(tmp_path, 0) / "checkpoints" / "last.ckpt"
     if checkpoint.exists():
         with pytest.raises(SystemExit):
@@ -329,6 +402,92 @@ def test_the_journal_has_a_line_for_every_trajectory(
         assert decision["agent"] in (0, 1)
         assert decision["role"] in ("thinker", "worker", "verifier")
         assert 0 < decision["agent_probability"] <= 1
+
+
+def test_one_sum_in_all_places_in_a_faulty_run_with_a_judge(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    """The server's bill is the journal's sum, the log's, and the cache's, whatever went wrong on the way."""
+    tasks = tmp_path / "tasks.jsonl"
+    rows = [
+        {"id": f"q{i}", "query": f"Compute {i} * 30 + 4.", "reference": f"word {i}", "grader": "text"}
+        for i in range(18)
+    ]
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain = server.reply
+
+    async def reply(body: dict[str, Any]) -> str:
+        if body["messages"][0]["content"].startswith("You compare a student's answer"):
+            return "VERDICT: SAME"
+        return await plain(body)
+
+    server.reply = reply  # type: ignore[method-assign]
+    server.fault, server.form = sometimes(0.3, (*FAULTS, *REFUSALS)), any_form
+    split = {"path": str(tasks), "test": 4, "validation": 3}
+    source = {"class_path": "trinity.tasks.local.JsonLinesTasks", "init_args": split}
+    judged = {"class_path": "trinity.rewards.rewards.Rewards", "init_args": {"judge": "agent-0"}}
+    overlay = tmp_path / "source.yaml"
+    overlay.write_text(yaml.safe_dump({"data": {"source": source}}))
+    fit(arguments("--config", str(overlay), rewards=judged))
+    lines = [json.loads(line) for line in (folder(tmp_path, 0) / "journal.jsonl").read_text().splitlines()]
+    assert sum(len(line.get("judged", ())) for line in lines) > 5
+    assert server.thrown.total() > 5
+    assert sum(line["cost_usd"] for line in lines) == pytest.approx(server.usd)
+    before_the_end = [line for line in lines if line["stage"] in ("train", "validation")]
+    assert sum(line["cost_usd"] for line in before_the_end) == pytest.approx(
+        column(tmp_path, 0, "spent/usd")[-1]
+    )
+    trained = sum(line["cost_usd"] for line in lines if line["stage"] == "train")
+    assert sum(column(tmp_path, 0, "cost_usd")) == pytest.approx(trained)
+    assert outcome(tmp_path, 0)["spent"]["usd"] == pytest.approx(server.usd)
+    cache = CompletionCache(tmp_path / "cache.sqlite")
+    runs = [row[0] for row in cache._database.execute("SELECT DISTINCT run FROM completions")]
+    assert [cache.spent(run).usd for run in runs] == [pytest.approx(server.usd)]
+
+
+def test_two_interrupts_still_close_everything(
+    arguments: Arguments, server: FakeOpenRouter, tmp_path: Path
+) -> None:
+    """The second one comes while the run waits for answers under way, which never arrive."""
+    given = arguments()
+    held = threading.Event()
+    stuck = threading.Event()
+
+    def hold(count: int) -> None:
+        if count == 25:
+            stuck.set()
+            held.wait(120)
+
+    server.on_request = hold
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, *given],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert stuck.wait(120)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stderr is not None
+        said = ""
+        while "Waiting for" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        os.killpg(process.pid, signal.SIGINT)
+        said += process.stderr.read()
+        assert process.wait(60) != 0
+    finally:
+        held.set()
+        process.kill()
+    assert "Traceback" not in said
+    assert (tmp_path / "cache.sqlite").exists()
+    assert not (tmp_path / "cache.sqlite-wal").exists(), "the cache was closed"
+    with pytest.raises(ProcessLookupError):  # no worker is left
+        os.killpg(process.pid, 0)
 
 
 def test_no_key_is_in_anything_that_a_run_writes(

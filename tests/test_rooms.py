@@ -16,12 +16,18 @@ ALLOWED = {
     "tasks": set[str](),
     "optimizers": set[str](),
     "episode": {"trinity.pool.base"},
-    "objectives": {"trinity.optimizers.base", "trinity.tasks.task", "trinity.episode."},
+    "objectives": {"trinity.optimizers.base", "trinity.tasks.task", "trinity.episode.", "trinity.pool.base"},
     "evaluation": {"trinity.tasks.task", "trinity.episode.", "trinity.pool.base"},
 }
 ROOMS = {f"trinity.{room}." for room in ALLOWED}
 # The console scripts tie everything to the shell, and nothing imports them.
-ALLOWED["commands"] = ROOMS | {"trinity.configs", "trinity.data", "trinity.module", "callbacks."}
+ALLOWED["commands"] = ROOMS | {
+    "trinity.configs",
+    "trinity.options",
+    "trinity.data",
+    "trinity.module",
+    "callbacks.",
+}
 # The single modules above or below the rooms.
 ALLOWED_MODULES = {
     "errors": set[str](),
@@ -32,12 +38,15 @@ ALLOWED_MODULES = {
     "player": {
         "trinity.episode.",
         "trinity.pool.",
+        "trinity.rewards.grade",
         "trinity.rewards.rewards",
         "trinity.tasks.task",
         "trinity.ranks",
     },
     "module": ROOMS | {"trinity.data", "trinity.player", "trinity.ranks", "trinity.settings"},
     "configs": set[str](),
+    "signatures": set[str](),
+    "options": {"trinity.configs", "trinity.signatures"},
 }
 INSIDE_THE_SANDBOX = ROOT / "trinity" / "rewards" / "child"
 CALLBACKS = ROOMS | {"trinity.data", "trinity.module"}

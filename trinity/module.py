@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from trinity.objectives.means import TrajectoryMeans
 from trinity.optimizers.base import EvolutionStrategy
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.player import Player
-from trinity.pool.base import Pool
+from trinity.pool.base import Paid, Pool
 from trinity.pool.budget import Budget
 from trinity.pool.cache import CacheSettings
 from trinity.ranks import Ranks
@@ -110,6 +110,7 @@ class CoordinatorModule(LightningModule):
         self.training_means = TrajectoryMeans(pool.agents)
         self.validation_means = TrajectoryMeans(pool.agents)
         self.update: Update | None = None
+        self.spent = Paid()
         self._coordinator: Coordinator | None = None
 
     @property
@@ -279,11 +280,13 @@ class CoordinatorModule(LightningModule):
             Draw(self.seed, stage, generation, None if shared else i) for i in range(len(thetas) * copies)
         ]
         # Task by task, so that what the engine keeps of a task's transcripts is used while it is there.
-        jobs = [Job(task, i // copies, draw) for task in tasks for i, draw in enumerate(draws)]
+        name = "candidate" if training else "trained"
+        jobs = [Job(task, i // copies, draw, name) for task in tasks for i, draw in enumerate(draws)]
         if training:
             self.player.count(len(jobs))
         chosen: Selection = "sample" if copies > 1 else selection
-        return self.player.play_together(self.coordinator, jobs, chosen, self.coordinator.encoder.clip)
+        results = self.player.play_together(self.coordinator, jobs, chosen, self.coordinator.encoder.clip)
+        return self._accounted(results)
 
     def play_agents(
         self, tasks: Sequence[Task], *, stage: str, samples: int, generation: int
@@ -293,7 +296,12 @@ class CoordinatorModule(LightningModule):
         All processes of a distributed run get all results. Raises as `play` does.
         """
         jobs = [
-            Job(task, agent, Draw(self.seed, f"{stage}-{sample}", generation))
+            Job(
+                task,
+                agent,
+                Draw(self.seed, f"{stage}-{sample}", generation),
+                f"single:{self.pool.agents[agent]}",
+            )
             for task in tasks
             for agent in self.episode.places(len(self.pool.agents))
             for sample in range(samples)
@@ -301,7 +309,8 @@ class CoordinatorModule(LightningModule):
         self.player.count(len(jobs))
         policy = OneAgentEach(len(self.pool.agents))
         alone = replace(self.episode, max_turns=1)
-        return self.player.play_together(policy, jobs, "argmax", self.coordinator.encoder.clip, alone)
+        results = self.player.play_together(policy, jobs, "argmax", self.coordinator.encoder.clip, alone)
+        return self._accounted(results)
 
     def run(
         self,
@@ -312,7 +321,12 @@ class CoordinatorModule(LightningModule):
     ) -> list[Graded | Failure]:
         """Trajectories of any policy on this module's pool, by this process alone, under `episode`'s rules in
         place of the run's where they are given."""
-        return self.player.play(policy, jobs, selection, self.coordinator.encoder.clip, episode)
+        results = self.player.play(policy, jobs, selection, self.coordinator.encoder.clip, episode)
+        return self._accounted(results)
+
+    def _accounted(self, results: list[Graded | Failure]) -> list[Graded | Failure]:
+        self.spent += Paid.total(result.paid for result in results)
+        return results
 
     def gradients(self) -> LogitGradients:
         """The logits at the present theta, differentiable, and the gradients that their backward passes
@@ -329,6 +343,7 @@ class CoordinatorModule(LightningModule):
         """Record what a bit-for-bit continuation also depends on."""
         checkpoint["trinity"] = self._conditions()
         checkpoint["spent"] = self.player.spent()
+        checkpoint["paid"] = asdict(self.spent)
         checkpoint["objective"] = self.objective.state()
 
     def _conditions(self) -> dict[str, int]:
@@ -344,7 +359,10 @@ class CoordinatorModule(LightningModule):
                 "use the config.yaml of the run that wrote it."
             )
         if "spent" in checkpoint:  # earlier versions kept neither
-            self.player.go_on(checkpoint["spent"])
+            self.spent = Paid(**checkpoint.get("paid", {}))
+            lost = self.player.go_on(checkpoint["spent"])
+            # Of tokens that a lost generation took only the sum is known.
+            self.spent += Paid(lost.usd, lost.calls, 0, lost.tokens)
         self.objective.load_state(checkpoint.get("objective", {}))
         for name, ours_now in self._conditions().items():
             written = checkpoint["trinity"][name]

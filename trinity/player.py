@@ -3,14 +3,15 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.episode.journal import Journal
 from trinity.episode.policy import Policy, Selection
 from trinity.episode.records import from_record, to_record
-from trinity.episode.rollout import Clip, Draw, EpisodeSettings, Rollout
+from trinity.episode.rollout import Clip, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
 from trinity.errors import UserError
 from trinity.pool.base import DecodeParameters, Pool
@@ -18,6 +19,7 @@ from trinity.pool.budget import Budget, Meter, Spent
 from trinity.pool.cache import CacheSettings, CompletionCache
 from trinity.pool.reliable import ReliablePool
 from trinity.ranks import Ranks
+from trinity.rewards.grade import Grade
 from trinity.rewards.rewards import Rewards
 from trinity.tasks.task import Task
 
@@ -146,15 +148,18 @@ class Player:
         `episode` stands in place of the run's rules; `share` processes at work divide the limits on calls.
         """
         calls = Calls(self._open(), self._concurrency, share)
-        if self._rewards.judge is not None:
-            judge = list(self.pool.agents).index(self._rewards.judge)
-            self._rewards.judge_by(calls.asker(judge, _JUDGE_DECODE))
-        rollout = Rollout(policy, calls, episode or self.episode, clip, selection)
-        return self._runner.run(run_jobs(rollout, jobs, self._rewards.grade, self._finished))
+        judge = None if self._rewards.judge is None else list(self.pool.agents).index(self._rewards.judge)
 
-    def _finished(self, draw: Draw, result: Graded | Failure) -> None:
+        async def grade(task: Task, answer: str | None, bill: Bill) -> Grade:
+            ask = None if judge is None else calls.asker(judge, _JUDGE_DECODE, bill)
+            return await self._rewards.grade(task, answer, ask)
+
+        rollout = Rollout(policy, calls, episode or self.episode, clip, selection)
+        return self._runner.run(run_jobs(rollout, jobs, grade, self._finished))
+
+    def _finished(self, job: Job[Task], result: Graded | Failure) -> None:
         if self.journal is not None:
-            self.journal.add(draw, result)
+            self.journal.add(job.draw, job.policy, result)
 
     def _open(self) -> ReliablePool:
         """The pool behind its cache, budget and retries; made once, when it is first needed."""
@@ -170,21 +175,32 @@ class Player:
         """What the run has spent so far, in plain values, for `go_on`."""
         return {"run": self._run_id, "amounts": asdict(self._meter.total)}
 
-    def go_on(self, spent: dict[str, Any]) -> None:
-        """The budget holds for the whole run: what was spent after the checkpoint is known from the cache."""
-        self._run_id, known = spent["run"], Spent(**spent["amounts"])
+    def go_on(self, spent: dict[str, Any]) -> Spent:
+        """The budget holds for the whole run: what was spent after the checkpoint is known from the cache.
+
+        Returns that part of it.
+        """
+        self._run_id, saved = spent["run"], Spent(**spent["amounts"])
+        known = saved
         self._open()
         if self._cache is not None:
             self._cache.use_run(self._run_id)
-            known = known.at_least(Spent(*self._cache.spent(self._run_id)))
+            found = self._cache.spent(self._run_id)
+            known = saved.at_least(Spent(found.usd, found.calls, found.tokens))
         self._meter.total = known
+        return known + -saved
 
     def close(self) -> None:
-        """Let go of connections, processes and threads."""
-        self._runner.run((self._calls_pool or self.pool).aclose())
-        self._runner.close()
-        if self._cache is not None:
-            self._cache.close()
-        if self.journal is not None:
-            self.journal.close()
-        self._rewards.close()
+        """Let go of connections, files, processes and threads: each, whatever happens to the others.
+
+        An interrupt ends what it meets (say, the wait for answers under way), and the rest is closed all the
+        same.
+        """
+        with ExitStack() as stack:  # the last one first
+            stack.callback(self._rewards.close)
+            if self.journal is not None:
+                stack.callback(self.journal.close)
+            if self._cache is not None:
+                stack.callback(self._cache.close)
+            stack.callback(self._runner.close)
+            stack.callback(lambda: self._runner.run((self._calls_pool or self.pool).aclose()))

@@ -49,7 +49,7 @@ async def rate(rewards: Rewards, rows: Sequence[Case]) -> float:
         nonlocal done
         number = start
         while time.perf_counter() - begin < SECONDS:
-            rewards._grades.clear()  # a remembered grade would be no measurement
+            rewards._grades.forget()  # a remembered grade would be no measurement
             await grade_case(rewards, ordinary[number % len(ordinary)])
             number += 2
             done += 1

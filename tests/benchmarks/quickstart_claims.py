@@ -26,7 +26,8 @@ import torch
 
 from callbacks.divergence import measure
 from callbacks.progress import GenerationProgress
-from trinity.commands.fit import TrinityCLI, run
+from trinity.commands.fit import run
+from trinity.commands.training import TrinityCLI
 from trinity.evaluation.statistics import proportion
 from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.simulated import SimulatedPool

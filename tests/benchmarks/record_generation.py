@@ -30,7 +30,7 @@ from trinity.coordinator.heads import LinearHead
 from trinity.coordinator.parameters import ParameterLayout
 from trinity.coordinator.slm import SLMConfig, load_slm
 from trinity.coordinator.svf import decompose
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.episode.policy import Logits, Position
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Graded, Job, run_jobs
@@ -134,7 +134,7 @@ class Ungraded:
     reward: int = 0
 
 
-async def ungraded(task: Question, answer: str | None) -> Ungraded:
+async def ungraded(task: Question, answer: str | None, bill: Bill) -> Ungraded:
     """No grade."""
     return Ungraded()
 

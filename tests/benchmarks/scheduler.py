@@ -33,7 +33,7 @@ from scipy.stats import norm
 from shape import peak_mib
 
 from trinity import keyed
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.episode.policy import Logits, Position
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Graded, Job, run_jobs
@@ -92,7 +92,7 @@ class Uniform:
         return np.zeros(1), np.zeros(3)
 
 
-async def grade(task: Question, answer: str | None) -> Mark:
+async def grade(task: Question, answer: str | None, bill: Bill) -> Mark:
     """No grade."""
     return Mark()
 

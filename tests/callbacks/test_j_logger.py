@@ -15,7 +15,7 @@ from trinity.episode.scheduler import Graded
 from trinity.episode.transcript import Turn
 from trinity.objectives.base import Update
 from trinity.objectives.ledger import Ledger
-from trinity.pool.base import Completion
+from trinity.pool.base import Completion, Paid
 
 
 class Logger:
@@ -48,7 +48,9 @@ def test_a_generation_is_a_row_in_every_logger_and_in_the_file(make_module, tmp_
     running = trainer(tmp_path, logger)
     for generation, reward in enumerate((0, 1)):
         module.update = update(generation, reward)
+        module.spent += module.update.ledger.paid
         if generation == 1:
+            module.spent += Paid(0.25, 3, 20, 10)  # of the validation
             callback.on_validation_end(running, module)
         callback.on_train_epoch_end(running, module)
 
@@ -67,7 +69,8 @@ def test_a_generation_is_a_row_in_every_logger_and_in_the_file(make_module, tmp_
     assert second["trajectories/failed"] == 1
     # What was dropped was paid for all the same.
     assert (second["prompt_tokens"], second["completion_tokens"]) == (20, 8)
-    assert (second["spent/trajectories"], second["spent/usd"]) == (6, 2.0)
+    assert (second["spent/trajectories"], second["spent/usd"]) == (6, 2.25)
+    assert (second["spent/calls"], second["spent/tokens"]) == (7, 86)
     with (tmp_path / "generations.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["J/population_mean"] for row in rows] == ["0.0", "1.0"]

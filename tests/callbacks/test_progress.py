@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from callbacks.progress import GenerationProgress
+from trinity.episode.roles import Role
+from trinity.episode.rollout import Trajectory
+from trinity.episode.scheduler import Graded
+from trinity.episode.transcript import Turn
 from trinity.objectives.base import Update
 from trinity.objectives.ledger import Ledger
+from trinity.pool.base import Completion, Paid
 
 
 def test_a_line_a_generation(make_module, capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,8 +30,21 @@ def test_a_line_a_generation(make_module, capsys: pytest.CaptureFixture[str]) ->
     assert callback.training_seconds > 0
 
 
-def test_a_resumed_run_goes_on_counting_its_cost() -> None:
-    first, second = GenerationProgress(), GenerationProgress()
-    second.load_state_dict({"spent": 1.5})
-    first.load_state_dict(second.state_dict())
-    assert first.state_dict() == {"spent": 1.5}
+def test_what_was_spent_and_refused_is_shown_also_after_a_resume(
+    make_module, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, first, second = make_module(), GenerationProgress(), GenerationProgress()
+    refused = Completion("", finish_reason="refused", refusal="status 403")
+    path = Trajectory(0, "t", (Turn(1, Role.WORKER, refused, ""),), "turns", "")
+    module.update = Update(0, Ledger([Graded(path, 0)], [], Counter()), {})
+    module.spent = Paid(1.5, 7)
+    trainer = SimpleNamespace(is_global_zero=True, global_step=1, max_steps=2, callback_metrics={})
+    first.on_train_start(trainer, module)
+    first.on_train_epoch_end(trainer, module)
+    second.load_state_dict(first.state_dict())
+    second.on_train_start(trainer, module)
+    second.on_train_epoch_end(trainer, module)
+    second.on_train_end(trainer, module)
+    said = capsys.readouterr().out
+    assert said.count("$1.50") == 2
+    assert "agent-1: status 403 (2x)" in said

@@ -54,6 +54,15 @@ def test_export_and_import_are_a_round_trip(cache, tmp_path, capsys, name):
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_an_export_that_an_editor_saved_is_imported(cache, tmp_path, capsys):
+    target, other = tmp_path / "x.jsonl", str(tmp_path / "other.sqlite")
+    main(["export", cache, str(target)])
+    target.write_bytes(b"\xef\xbb\xbf" + target.read_bytes().replace(b"\n", b"\r\n\r\n"))
+    main(["import", other, str(target)])
+    assert "4 answers added" in capsys.readouterr().out
+    assert list(CompletionCache(other).rows()) == list(CompletionCache(cache).rows())
+
+
 def test_an_export_may_leave_out_what_was_asked(cache, tmp_path):
     target, other = tmp_path / "x.jsonl", str(tmp_path / "other.sqlite")
     main(["export", cache, str(target), "--without_messages"])

@@ -1,5 +1,7 @@
 """trinity-compare: a planted winner is found, none where there is none, and what users get wrong."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +170,12 @@ def test_a_run_that_fails_is_named_with_what_it_said(
 WRONG = {
     "nothing": ([], "Nothing to compare"),
     "no folder": (["/nowhere"], "/nowhere is no folder"),
-    "no config": (["--config", "gone.yaml"], "names 'gone.yaml'"),
+    "no config": (["--config", "gone.yaml"], "There is no config 'gone.yaml'"),
+    "near config": (["--config", "quickstart+heads/sprase"], "near names: heads/sparse"),
+    "mistyped option": (
+        ["--config", "quickstart", "--", "--modle.seed", "3"],
+        "There is no option --modle.seed",
+    ),
     "no jobs": (["--config", str(CONFIGS / "quickstart.yaml"), "--jobs", "0"], "--jobs is 0"),
     "twice": (["--config", str(CONFIGS / "quickstart.yaml")] * 2, "Two runs would share"),
     "options for nobody": (["/nowhere", "--", "--seed_everything", "3"], "no --config is run"),
@@ -185,6 +192,61 @@ def test_bad_input_is_answered_by_a_sentence(
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert named in error and "Traceback" not in error
+
+
+@pytest.fixture
+def claimed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Jobs that were about to run; none does."""
+    jobs: list[Any] = []
+
+    def stop(job: Any, _: object) -> str:
+        jobs.append(job)
+        return "stopped before it ran."
+
+    monkeypatch.setattr("trinity.commands.compare._run", stop)
+    return jobs
+
+
+def test_configs_and_options_may_be_long_or_hold_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], claimed: list[Any]
+) -> None:
+    config = tmp_path / "long.yaml"
+    config.write_text("extends: [quickstart]\n# " + 300 * "x" + "\ndata: {minibatch: 3}\n")
+    (tmp_path / "tasks.jsonl.gz").write_bytes(b"\x1f\x8b\xff\x00")
+    agents = json.dumps([{"name": name, "skill": {"math": 0.5}} for name in ("a", "b", 99 * "c")])
+    options = [
+        "--model.pool.init_args.agents",
+        agents,
+        "--data.source.path",
+        str(tmp_path / "tasks.jsonl.gz"),
+    ]
+    options += ["--data.source", "trinity.tasks.local.JsonLinesTasks", "--name", "nul\0"]
+    with pytest.raises(SystemExit) as ended:
+        main(["--config", str(config), "--seeds", "0", "--root", str(tmp_path / "root"), "--", *options])
+    assert ended.value.code == 2
+    assert "stopped before it ran." in capsys.readouterr().err
+
+    # A folder is known by all that decides its runs.
+    whole = (
+        (CONFIGS / "quickstart.yaml").read_text(),
+        config.read_text().replace("extends: [quickstart]\n", ""),
+    )
+    options = claimed[0].arguments[2:]
+    options[options.index(str(tmp_path / "tasks.jsonl.gz"))] = "\x1f\udc8b\udcff\x00"
+    parts = ["--config", whole[0], "--config", whole[1], *options]
+    assert claimed[0].fingerprint() == hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    assert (claimed[0].folder / "fingerprint").read_text() == claimed[0].fingerprint()
+
+
+def test_shipped_configs_are_named_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: list[Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["--config", "quickstart+presets/spec", "--config", "own=quickstart.yaml", "--seeds", "4"])
+    assert [job.label for job in claimed] == ["quickstart+spec", "own"]
+    shipped = [str(CONFIGS / name) for name in ("quickstart.yaml", "presets/spec.yaml")]
+    assert claimed[0].arguments[:4] == ["--config", shipped[0], "--config", shipped[1]]
 
 
 def test_a_level_outside_of_0_to_1_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,10 +79,12 @@ def test_a_run_prints_its_folder_first_and_last_and_fills_it(
     assert lines[0] == lines[-1] == f"Run folder: {folder}"
     # Head: (3 + 3) x 32. Scales: 16 for keys and for values (one head of 16), 32 for each other matrix.
     assert "theta: n = 384 = head.weight 192 + svf 192" in lines
+    assert lines[1] == "Threads of tensor work: 1 (model.torch_threads)"
     assert any("Smallest detectable effect on 9 held-out tasks" in line for line in lines)
 
     found = summary(folder)
     assert found["seed"] == 0
+    assert found["torch_threads"] == 1
     assert found["generations"] == 4
     with (folder / "generations.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -109,6 +111,14 @@ def test_the_checkpoint_holds_theta_and_no_language_model(
     assert set(checkpoint["state_dict"]) == {"head.weight", "svf_scales"}
     assert checkpoint["trinity"] == {"torch_threads": 1, "seed": 0}
     assert path.stat().st_size < 1_000_000
+
+
+def test_a_run_that_sets_no_threads_says_how_many_it_uses(small: list[str], tmp_path: Path) -> None:
+    arguments = [*small, "--model.torch_threads", "null", "--trainer.max_steps", "1"]
+    done = run(arguments, tmp_path, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].startswith("Threads of tensor work: 1, torch's own number")
+    assert summary(tmp_path / "runs" / "quickstart" / "version_0")["torch_threads"] == 1
 
 
 def test_a_seed_gives_one_result_and_another_seed_another(
@@ -151,6 +161,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
 
 BAD_INPUT = {
     "unknown key": (["--model.nonsense", "1"], "model.nonsense"),
+    "abbreviated key": (["--trainer.max_step", "1"], "trainer.max_step"),
     "unknown head": (["--model.head", "NoSuchHead"], "NoSuchHead"),
     "K": (["--model.episode.max_turns", "0"], "max_turns (K) is 0"),
     "lambda": (["--model.optimizer.init_args.population_size", "1"], "population_size must be at least 2"),

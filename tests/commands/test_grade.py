@@ -31,6 +31,15 @@ def grade(capsys, *argv):
     return ended.value.code, printed.out, printed.err
 
 
+def test_a_file_as_an_editor_saves_it(capsys, tmp_path):
+    lines = [json.dumps(row | {"kind": "text"}).encode() for row in (RIGHT, WRONG)]
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + b"\r\n\r\n".join(lines) + b"\r\n")
+    code, out, _ = grade(capsys, str(path), "--json")
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["m1", "m2"]
+    assert code == 1
+
+
 @pytest.mark.parametrize("kind", ["math", "choice", "verdict"])
 def test_the_bank_is_graded_as_expected(capsys, kind):
     code, out, err = grade(capsys, str(BANK / f"{kind}.jsonl"), "--json")

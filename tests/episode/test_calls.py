@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
+from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Paid, Pool
 
 GREEDY = DecodeParameters()
 
@@ -95,7 +95,8 @@ async def test_an_error_reaches_all_who_asked(error: Exception) -> None:
     asked = [start(calls, "same") for _ in range(3)]
     await settle()
     pool.held[0].set_exception(error)
-    assert await asyncio.gather(*asked, return_exceptions=True) == [error] * 3
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [(type(each), str(each)) for each in found] == [(type(error), str(error))] * 3
     again = start(calls, "same")
     await settle()
     pool.answer(1)
@@ -195,3 +196,52 @@ async def test_processes_share_the_limits(limit: int, share: int, allowed: int) 
     for task in asked:
         task.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
+
+
+class Knowing(Held):
+    """Knows the answer to one request."""
+
+    def known(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion | None:
+        known = Completion("of old", 7, 3, source="cache")
+        return known if messages[-1]["content"] == "old" else None
+
+
+async def test_an_answer_that_is_known_waits_for_no_place() -> None:
+    pool = Knowing(limits=(1, 1))
+    calls = Calls(pool, concurrency=1)
+    slow = [start(calls, "new"), start(calls, "newer")]
+    await settle()
+    assert (await start(calls, "old")).text == "of old", "though the only place is taken"
+    assert [text for _, text, _ in pool.made] == ["new"]
+    pool.answer(0)
+    await settle()
+    pool.answer(1)
+    await asyncio.gather(*slow)
+
+
+async def test_a_failure_is_paid_for_by_whoever_made_the_call() -> None:
+    pool = Held()
+    calls = Calls(pool)
+    asked = [start(calls, "same") for _ in range(3)]
+    await settle()
+    pool.held[0].set_exception(InfrastructureError("a", "empty", answered=True, paid=Paid(0.5, 8, 70, 30)))
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [each.paid for each in found if isinstance(each, InfrastructureError)] == [
+        Paid(0.5, 8, 70, 30), Paid(), Paid(),
+    ]  # fmt: skip
+
+
+async def test_an_asker_accounts_for_its_calls() -> None:
+    pool = Held()
+    bill = Bill()
+    ask = Calls(pool).asker(1, GREEDY, bill)
+    asked = asyncio.ensure_future(ask("rules", "texts"))
+    await settle()
+    pool.answer(0, "SAME")
+    assert (await asked, [completion.paid.usd for completion in bill.completions]) == ("SAME", [0.25])
+    asked = asyncio.ensure_future(ask("rules", "other texts"))
+    await settle()
+    pool.held[1].set_exception(InfrastructureError("b", "empty", paid=Paid(0.5, 8)))
+    with pytest.raises(InfrastructureError):
+        await asked
+    assert bill.lost == Paid(0.5, 8)

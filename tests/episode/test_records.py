@@ -11,20 +11,24 @@ from trinity.episode.rollout import Trajectory
 from trinity.episode.scheduler import Failure, Graded
 from trinity.episode.transcript import Turn
 from trinity.episode.verdict import Judgement, Verdict
-from trinity.pool.base import Completion
+from trinity.pool.base import Completion, Paid
 
 # Anything that an LLM can write, lone surrogates included.
 texts = st.text(st.characters(), max_size=30)
 counts = st.integers(0, 10**9)
+payments = st.builds(Paid, st.floats(0, 1e6), counts, counts, counts)
 completions = st.builds(
     Completion,
     texts,
     counts,
     counts,
     st.floats(0, 1e6),
-    st.sampled_from(["stop", "length"]),
+    st.sampled_from(["stop", "length", "refused"]),
     texts,
     st.sampled_from(["call", "shared"]),
+    texts,
+    st.booleans(),
+    payments,
 )
 judgements = st.builds(Judgement, st.sampled_from(Verdict), texts)
 turns = st.builds(
@@ -45,9 +49,9 @@ trajectories = st.builds(
     st.sampled_from(["accepted", "turns", "verifier_first"]),
     st.none() | texts,
 )
-results = st.builds(Graded, trajectories, st.integers(0, 1)) | st.builds(
-    Failure, st.integers(0, 500), texts, texts, texts
-)
+results = st.builds(
+    Graded, trajectories, st.integers(0, 1), st.lists(completions, max_size=2).map(tuple)
+) | st.builds(Failure, st.integers(0, 500), texts, texts, texts, payments)
 
 
 @settings(max_examples=200, deadline=None)

@@ -149,7 +149,7 @@ async def test_s4_a_reply_cut_by_its_own_limit_is_a_result(play: Any) -> None:
     played = await play([(0, W, cut), (0, V, Completion(ACCEPT, 3, 2, 0.25))])
     assert (played.trajectory.stop, played.trajectory.answer) == ("accepted", "the answer is fo")
     found = played.trajectory
-    assert (found.prompt_tokens, found.completion_tokens, found.cost) == (10, 4098, 0.75)
+    assert (found.prompt_tokens, found.completion_tokens, found.paid.usd) == (10, 4098, 0.75)
 
 
 async def test_s4_a_longer_transcript_extends_what_the_policy_saw(play: Any) -> None:

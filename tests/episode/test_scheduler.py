@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from trinity import keyed
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.episode.policy import Logits, Position
 from trinity.episode.roles import Role
 from trinity.episode.rollout import Draw, EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
 from trinity.errors import UserError
 from trinity.objectives.ledger import account
-from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Pool
+from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Paid, Pool
 
 CANDIDATES, TASKS = 4, 6
 
@@ -86,7 +86,7 @@ class ShuffledPool(Pool):
             future.set_result(None)
 
 
-async def grade(task: Question, answer: str | None) -> Mark:
+async def grade(task: Question, answer: str | None, bill: Bill) -> Mark:
     return Mark(0 if answer is None else int(digest(task.id, answer) < 0.5))
 
 
@@ -153,7 +153,7 @@ async def test_identical_requests_in_flight_are_made_once() -> None:
     shared = sum(turn.completion.source == "shared" for turn in turns)
     assert shared > 0
     assert len(turns) == pool.calls + shared
-    costs = sum(result.trajectory.cost for result in found if isinstance(result, Graded))
+    costs = sum(result.paid.usd for result in found if isinstance(result, Graded))
     assert costs == pytest.approx(0.1 * pool.calls), "each call is paid for once"
 
 
@@ -176,7 +176,7 @@ async def test_nobody_waits_for_the_slowest() -> None:
 
     finished: list[str] = []
 
-    async def note(task: Question, answer: str | None) -> Mark:
+    async def note(task: Question, answer: str | None, bill: Bill) -> Mark:
         finished.append(task.id)
         if len(finished) == CANDIDATES * (TASKS - 1):
             slow.set()  # reached only if all the others play to their end meanwhile
@@ -217,8 +217,8 @@ async def test_a_failure_has_the_cost_of_the_turns_before_it() -> None:
 
     found = await run(ShuffledPool(0, fails))
     lost = [result for result in found if isinstance(result, Failure)]
-    shared = sum(result.cost == 0 for result in lost)
-    assert lost and sum(result.cost for result in lost) == pytest.approx(0.1 * (len(lost) - shared))
+    shared = sum(result.paid.usd == 0 for result in lost)
+    assert lost and sum(result.paid.usd for result in lost) == pytest.approx(0.1 * (len(lost) - shared))
     assert shared < len(lost)
 
 
@@ -239,7 +239,7 @@ async def test_many_user_errors_at_once_surface_as_one() -> None:
 
 
 async def test_a_user_error_of_a_grader_surfaces_as_itself() -> None:
-    async def refuse(task: Question, answer: str | None) -> Mark:
+    async def refuse(task: Question, answer: str | None, bill: Bill) -> Mark:
         raise UserError("no such grader")
 
     with pytest.raises(UserError, match=r"^no such grader$"):
@@ -249,7 +249,7 @@ async def test_a_user_error_of_a_grader_surfaces_as_itself() -> None:
 async def test_the_whole_last_answer_is_graded_and_none_where_no_worker_spoke() -> None:
     asked: dict[str, list[str | None]] = {}
 
-    async def note(task: Question, answer: str | None) -> Mark:
+    async def note(task: Question, answer: str | None, bill: Bill) -> Mark:
         asked.setdefault(task.id, []).append(answer)
         return Mark(1)
 
@@ -263,3 +263,21 @@ async def test_the_whole_last_answer_is_graded_and_none_where_no_worker_spoke() 
 
 async def test_no_jobs_give_no_results() -> None:
     assert await run(ShuffledPool(0), todo=[]) == []
+
+
+async def test_a_judge_that_fails_is_paid_for_by_whoever_asked_it() -> None:
+    """Equal answers wait for one question to the judge, and all fail with it; it cost what it cost, once."""
+    failure = InfrastructureError("judge", "empty", paid=Paid(0.5, 8))
+
+    async def judging(task: Question, answer: str | None, bill: Bill) -> Mark:
+        if task.id == "t3":
+            bill.lost += failure.paid if not asked else Paid()
+            asked.append(task.id)
+            raise failure
+        return Mark(1)
+
+    asked: list[str] = []
+    pool = ShuffledPool(0)
+    found = await run(pool, grading=judging)
+    assert sum(isinstance(result, Failure) for result in found) == CANDIDATES == len(asked)
+    assert sum(result.paid.usd for result in found) == pytest.approx(0.1 * pool.calls + 0.5)

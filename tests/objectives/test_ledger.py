@@ -1,5 +1,6 @@
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from trinity.episode.scheduler import Failure, Graded
 from trinity.episode.transcript import Turn
 from trinity.errors import UserError
 from trinity.objectives.ledger import account
-from trinity.pool.base import Completion
+from trinity.pool.base import Completion, Paid
 
 Make = Callable[..., Graded]
 
@@ -104,13 +105,26 @@ def test_metrics_are_counts_of_what_was_kept_and_costs_of_all(graded: Make) -> N
     again = Turn(1, Role.WORKER, Completion("4", 20, 7, 0.0, "length", source="shared"), "4")
     found = [
         graded(0, "t0", 1, plan, work, check, stop="accepted"), graded(1, "t0", 0, again),
-        graded(0, "t1", 1, work), Failure(1, "t1", "a", "timeout", 0.125),
+        graded(0, "t1", 1, work), Failure(1, "t1", "a", "timeout", Paid(0.125, 1, 10, 5)),
     ]  # fmt: skip
     metrics = account(found, 0.5).metrics(["a", "b", "c"])
     assert metrics == {
-        "prompt_tokens": 80.0, "completion_tokens": 28.0,
-        "cost_usd": 1.625, "calls": 4.0, "calls_shared": 1.0, "calls_cached": 0.0, "trajectories/all": 4.0,
+        "prompt_tokens": 100.0, "completion_tokens": 35.0, "paid_tokens": 123.0,
+        "cost_usd": 1.625, "calls": 5.0, "calls_shared": 1.0, "calls_cached": 0.0, "trajectories/all": 4.0,
         "cut_by_length": 2.0, "cut_by_length/a": 0.0, "cut_by_length/b": 2.0, "cut_by_length/c": 0.0,
         "trajectories/right": 1.0, "trajectories/wrong": 1.0, "trajectories/dropped": 2.0,
         "trajectories/failed": 1.0, "failures/a/timeout": 1.0,
     }  # fmt: skip
+
+
+def test_judging_and_what_was_thrown_away_are_paid_for_and_refusals_counted(graded: Make) -> None:
+    thrown = Completion("4", 20, 7, 0.5, wasted=Paid(0.25, 2, 40, 14))
+    refused = Completion("", finish_reason="refused", refusal="status 403", source="cache")
+    one = graded(0, "t0", 1, Turn(0, Role.WORKER, thrown, "4"), Turn(1, Role.WORKER, refused, ""))
+    judged = replace(one, judged=(Completion("VERDICT: SAME", 9, 1, 0.125),))
+    metrics = account([judged], 0.5).metrics(["a", "b"])
+    assert (metrics["cost_usd"], metrics["calls"], metrics["paid_tokens"]) == (0.875, 4.0, 91.0)
+    assert (metrics["prompt_tokens"], metrics["completion_tokens"]) == (20.0, 7.0)
+    assert {tag: n for tag, n in metrics.items() if tag.startswith("refusals")} == {
+        "refusals/b/status 403": 1.0
+    }

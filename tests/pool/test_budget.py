@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from trinity.errors import UserError
-from trinity.pool.base import Completion
+from trinity.pool.base import Completion, Paid
 from trinity.pool.budget import Budget, BudgetReachedError, Meter, Spent
 
 CALL = Spent(usd=0.1, calls=1, tokens=100)
@@ -12,7 +12,7 @@ CALL = Spent(usd=0.1, calls=1, tokens=100)
 async def spend(meter: Meter, most: Spent, completion: Completion | None) -> None:
     await meter.reserve(lambda: most)
     await asyncio.sleep(0)
-    await meter.settle(most, completion)
+    await meter.settle(most, Paid() if completion is None else completion.paid)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters, Message, Pool
+from trinity.pool.base import Completion, DecodeParameters, Message, Paid, Pool
 from trinity.pool.cache import CompletionCache, key_of, request_of
 from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig, ProviderSettings
 
@@ -122,8 +122,39 @@ def test_what_a_run_spent_is_known(tmp_path):
     stored(cache, max_tokens=2)
     cache.use_run("run-2")
     stored(cache, max_tokens=3)
-    assert cache.spent("run-1") == (1.0, 2, 24)
-    assert cache.spent("run-3") == (0, 0, 0)
+    assert cache.spent("run-1") == Paid(1.0, 2, 14, 10)
+    assert cache.spent("run-3") == Paid()
+
+
+def test_what_was_paid_for_nothing_is_a_part_of_what_a_run_spent(tmp_path):
+    cache = CompletionCache(tmp_path / "c.sqlite", "run-1")
+    stored(cache)
+    cache.waste(Paid(0.25, 1, 70, 30))
+    cache.use_run("run-2")
+    cache.waste(Paid(8.0, 1, 1, 1))
+    cache.close()
+    again = CompletionCache(tmp_path / "c.sqlite", read_only=True)
+    assert again.spent("run-1") == Paid(0.75, 2, 77, 35)
+    assert len(list(again.rows())) == 1, "it is no answer"
+
+
+def test_a_cache_of_an_earlier_version_is_read(tmp_path):
+    cache = CompletionCache(tmp_path / "c.sqlite", "run-1")
+    key = stored(cache)
+    cache._database.execute("DROP TABLE wasted")
+    cache._database.execute("UPDATE completions SET completion = json_remove(completion, '$.refusal')")
+    cache.close()
+    again = CompletionCache(tmp_path / "c.sqlite", read_only=True)
+    assert (again.get(key), again.spent("run-1")) == (ANSWER, Paid(0.5, 1, 7, 5))
+
+
+def test_a_refusal_is_kept_and_survives_an_export(tmp_path):
+    refused = Completion("", 7, 0, 0.0, "refused", refusal="status 403")
+    first, second = (CompletionCache(tmp_path / name) for name in ("a.sqlite", "b.sqlite"))
+    key, request = request_of(Two(), 0, MESSAGES, DecodeParameters())
+    first.put(key, request, refused)
+    second.add((str(n), row) for n, row in enumerate(first.rows()))
+    assert second.get(key) == refused
 
 
 WRITER = """

@@ -18,7 +18,15 @@ from aiohttp.test_utils import TestServer
 from jsonargparse import ArgumentParser
 
 from trinity.errors import UserError
-from trinity.pool.base import DecodeParameters, InfrastructureError, Message, Pool
+from trinity.pool.base import (
+    DecodeParameters,
+    InfrastructureError,
+    Message,
+    Paid,
+    Pool,
+    Price,
+    RequestRefusedError,
+)
 from trinity.pool.litellm_pool import LiteLLMPool, ModelConfig, ProviderSettings
 
 KEY = "sk-or-v1-0123456789abcdef"
@@ -109,14 +117,90 @@ async def test_an_answer_with_its_tokens_and_the_cost_that_the_server_states(ser
     assert (completion.prompt_tokens, completion.completion_tokens, completion.cost) == (7, 5, 0.00123)
 
 
-@pytest.mark.parametrize("cost", [None, "0.5", -1.0, True, "absent"])
-async def test_a_cost_that_is_no_amount_is_zero(server, make, model, cost):
+@pytest.mark.parametrize(
+    ("usage", "usd"),
+    [
+        ({"cost": 0.5}, 0.5),
+        ({"cost": "0.5"}, 0.5),
+        ({"cost": "5e-1 "}, 0.5),
+        ({"cost": 0}, 0.0),
+        # An account with own keys at a provider pays OpenRouter nothing or a fee, and the provider.
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.4}}, 0.4),
+        ({"cost": 0.02, "is_byok": True, "cost_details": {"upstream_inference_cost": "0.4"}}, 0.42),
+        ({"cost": 0, "cost_details": {"upstream_inference_cost": 0.4}}, 0.4),
+        ({"cost": 0.5, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.4}}, 0.5),
+        ({"cost": 0.5, "cost_details": {"upstream_inference_cost": None}}, 0.5),
+        ({"cost": 0.5, "cost_details": None}, 0.5),
+    ],
+)
+async def test_what_a_server_states_as_cost_in_whatever_form(server, make, model, usage, usd):
+    reply = chat()
+    reply["usage"] |= usage
+    server.returns(reply)
+    completion = await make(model, price=Price(1e6, 1e6)).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.cost, completion.is_priced) == (pytest.approx(usd), True)
+
+
+@pytest.mark.parametrize("cost", [None, "free", -1.0, True, "NaN", "absent", "no usage"])
+async def test_a_cost_that_is_no_amount_is_tokens_at_a_price_or_unknown(server, make, model, cost):
     reply = chat()
     reply["usage"]["cost"] = cost
     if cost == "absent":
+        del reply["usage"]["cost"]
+    if cost == "no usage":
         del reply["usage"]
     server.returns(reply)
-    assert (await make(model).complete(0, MESSAGES, DecodeParameters())).cost == 0.0
+    unknown = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (unknown.cost, unknown.is_priced) == (0.0, False)
+    priced = await make(model, price=Price(1000.0, 2000.0)).complete(0, MESSAGES, DecodeParameters())
+    # 14 characters of prompt and one of answer, where nobody counted: on the safe side at three a token.
+    tokens = (5, 1) if cost == "no usage" else (7, 5)
+    assert (priced.prompt_tokens, priced.completion_tokens) == tokens
+    assert priced.is_priced and priced.cost == pytest.approx((tokens[0] * 1000 + tokens[1] * 2000) / 1e6)
+
+
+ANSWERS: dict[str, tuple[object, str, str]] = {  # what comes, the text, why it is no proper answer
+    "content filter": (chat("", finish="content_filter"), "", "content filter"),
+    "filtered in the middle": (chat("The fir", finish="content_filter"), "The fir", "content filter"),
+    "refusal": (chat(None, refusal="I can't help with that."), "I can't help with that.", "refusal"),
+    "filtered refusal": (chat(None, finish="content_filter", refusal="No."), "No.", "content filter"),
+    "tool call": (chat(None, finish="tool_calls", tool_calls=[{"id": "a", "type": "function",
+                  "function": {"name": "f", "arguments": "{}"}}]), "", "tool call"),
+    "function call": (chat("", finish="function_call", function_call={"name": "f", "arguments": "{}"}), "",
+                      "tool call"),
+    "reasoning only": (chat(None, reasoning="Hm."), "", "nothing after reasoning"),
+    "reasoning details only": (chat("", reasoning_details=[{"type": "reasoning.text", "text": "Hm."}]), "",
+                               "nothing after reasoning"),
+    "reasoning only, in the text": (chat("<think>Hm.</think>"), "", "nothing after reasoning"),
+    "reasoning that is only counted": ({**chat(""), "usage": {"completion_tokens": 9,
+                                        "completion_tokens_details": {"reasoning_tokens": 9}}}, "",
+                                       "nothing after reasoning"),
+    "parts": (chat([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]), "42", ""),
+    "parts with thoughts": (chat([{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "2"}]),
+                            "2", ""),
+    "other parts": (chat([{"type": "output_text", "text": "2"}, "!"]), "2!", ""),
+    "an end of thoughts": (chat("Hm.</think>\n\n2"), "2", ""),
+    "comments above": (": OPENROUTER PROCESSING\n\n" * 3 + json.dumps(chat("2")), "2", ""),
+    "blank lines above": ("\n\n   \n" + json.dumps(chat("2")), "2", ""),
+    "a byte order mark": ("\ufeff" + json.dumps(chat("2")), "2", ""),
+    "no finish reason": (chat("2", finish=None), "2", ""),
+    "another finish reason": (chat("2", finish="eos"), "2", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+async def test_what_a_model_says_instead_of_an_answer_is_its_answer(server, make, model, case):
+    body, text, refusal = ANSWERS[case]
+    server.returns(body)
+    completion = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.text, completion.refusal, completion.finish_reason) == (text, refusal, "stop")
+    assert len(server.bodies) == 1
+
+
+async def test_a_legacy_usage_is_read(server, make, model):
+    server.returns({**chat(), "usage": {"input_tokens": 70, "output_tokens": 30, "cost": 1}})
+    completion = await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert (completion.prompt_tokens, completion.completion_tokens, completion.cost) == (70, 30, 1.0)
 
 
 async def test_the_request_holds_what_was_asked_and_nothing_else(server, make, model):
@@ -217,10 +301,7 @@ BROKEN: dict[str, tuple[object, int]] = {
     "empty content": (chat(""), 200),
     "blank content": (chat(" \n"), 200),
     "null content": (chat(None), 200),
-    "reasoning only": (chat(None, reasoning="Hm."), 200),
-    "reasoning only, in the text": (chat("<think>Hm.</think>"), 200),
     "content of another type": (chat({"a": 1}), 200),
-    "content filter": (chat("", finish="content_filter"), 200),
 }
 
 
@@ -241,7 +322,8 @@ async def test_a_faulty_server_is_an_infrastructure_error_after_one_request(serv
         ("408", "timeout"),
         ("no choices", "no choices"),
         ("finish reason error", "broken off by the provider"),
-        ("content filter", "empty content (finish reason content_filter)"),
+        ("empty content", "empty content (finish reason stop)"),
+        ("an error in a 200", "an error in a 200 (code 502)"),
     ],
 )
 async def test_the_cause_names_what_went_wrong(server, make, model, case, cause):
@@ -295,9 +377,63 @@ async def test_a_server_that_stalls_is_a_timeout(server, make, model, manner):
     assert caught.value.cause == "timeout"
 
 
+PAID_FOR = [
+    "empty content",
+    "no choices",
+    "choices missing",
+    "finish reason error",
+    "content of another type",
+]
+
+
+@pytest.mark.parametrize("case", [*PAID_FOR, "an error in a 200", "cut JSON", "500"])
+async def test_what_was_paid_for_and_thrown_away_is_known(server, make, model, case):
+    usage = {"prompt_tokens": 7, "completion_tokens": 5, "cost": 0.05}
+    body, status = BROKEN[case]
+    if case == "cut JSON":
+        server.returns(
+            '{"id": "a", "usage": ' + json.dumps(usage) + ', "choices": [{"message": {"content": "2'
+        )
+    else:
+        assert isinstance(body, dict)
+        server.returns({**body, "usage": usage}, status)
+    with pytest.raises(InfrastructureError) as caught:
+        await make(model).complete(0, MESSAGES, DecodeParameters())
+    assert caught.value.paid == Paid(0.05, 1, 7, 5)
+
+
+async def test_what_was_thrown_away_costs_tokens_at_a_price_where_none_is_stated(server, make, model):
+    server.returns({**chat(""), "usage": {"prompt_tokens": 7, "completion_tokens": 5}})
+    with pytest.raises(InfrastructureError) as caught:
+        await make(model, price=Price(1000.0, 2000.0)).complete(0, MESSAGES, DecodeParameters())
+    assert caught.value.paid == Paid(0.017, 1, 7, 5)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("status", [400, 403, 413, 422, 451])
+async def test_a_refused_request_is_told_from_a_model_that_cannot_be_used(
+    server, make, model, status, inside
+):
+    server.returns({"error": {"message": "Because of this.", "code": status}}, 200 if inside else status)
+    with pytest.raises(RequestRefusedError, match=r"Because of this\.") as caught:
+        await make(model).complete(0, MESSAGES, DecodeParameters())
+    result = caught.value.completion
+    assert (result.text, result.finish_reason, result.refusal) == ("", "refused", f"status {status}")
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503, 529])
+async def test_what_a_repetition_may_mend_is_no_refusal(server, make, model, status):
+    for outer in (200, status):
+        server.returns({"error": {"message": "Busy.", "code": status}}, outer)
+        with pytest.raises(InfrastructureError):
+            await make(model).complete(0, MESSAGES, DecodeParameters())
+
+
+@pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404])
-async def test_a_refusal_is_one_sentence_for_the_user(server, make, model, status):
-    server.returns({"error": {"message": "Because of this.", "code": status}}, status)
+async def test_a_refusal_is_one_sentence_for_the_user(server, make, model, status, inside):
+    server.returns({"error": {"message": "Because of this.", "code": status}}, 200 if inside else status)
     with pytest.raises(UserError) as caught:
         await make(model).complete(0, MESSAGES, DecodeParameters())
     sentence = str(caught.value)

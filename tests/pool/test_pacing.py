@@ -53,3 +53,18 @@ async def test_many_at_once_keep_to_the_pace(rate):
     pacer = Pacer(Pace(requests_per_minute=rate), 1, lambda: clock.now, sleep)
     await asyncio.gather(*(pacer.admit(1) for _ in range(rate + 1)))
     assert max(started) == pytest.approx(60.0)
+
+
+async def test_a_request_that_was_cancelled_before_it_left_takes_no_tokens():
+    clock = Time()
+    pacer = Pacer(Pace(tokens_per_minute=60), 1, lambda: clock.now, clock.sleep)
+    await pacer.admit(10)
+
+    async def interrupted(seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    pacer._sleep = interrupted
+    with pytest.raises(asyncio.CancelledError):
+        await pacer.admit(1000)
+    pacer._sleep = clock.sleep
+    assert await departures(pacer, clock, [0]) == [10]

@@ -61,6 +61,16 @@ async def test_several_files_are_one_recording(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["answers.jsonl", "answers.jsonl.gz"])
+async def test_byte_order_marks_crlf_and_blank_lines_are_no_part_of_a_recording(tmp_path, name):
+    lines = [b"\xef\xbb\xbf" + json.dumps(r, ensure_ascii=False).encode() for r in ROWS]
+    content = b"\r\n \r\n".join(lines) + b"\r\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    pool = RecordedPool(str(tmp_path / name), ["a", "b"])
+    answers = [await pool.complete(1, ask(r["question"]), DecodeParameters()) for r in ROWS]
+    assert [answer.text for answer in answers] == ["2", "<think>ja</think>"]
+
+
 @pytest.mark.parametrize(
     "messages",
     [

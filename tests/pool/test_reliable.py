@@ -11,12 +11,16 @@ from trinity.pool.base import (
     DecodeParameters,
     InfrastructureError,
     Message,
+    Pace,
+    Paid,
     Pool,
     Price,
+    RequestRefusedError,
     RetrySettings,
 )
 from trinity.pool.budget import Budget, BudgetReachedError, Meter
 from trinity.pool.cache import CompletionCache
+from trinity.pool.pacing import Pacer
 from trinity.pool.reliable import ReliablePool
 
 DECODE = DecodeParameters(max_tokens=100)
@@ -167,3 +171,163 @@ async def test_a_late_failure_of_a_call_nobody_waits_for_is_no_noise(recwarn: py
 def test_it_looks_like_its_pool(name: str):
     look: Callable[[Pool], object] = lambda pool: getattr(pool, name)  # noqa: E731
     assert look(ReliablePool(Counting())) == look(Counting())
+
+
+class Choosy(Pool):
+    """Refuses some requests; raises what it is told to; thinks of costs as told."""
+
+    agents = ("a", "b")
+
+    def __init__(self, refuses: Callable[[str], bool] = lambda text: False, priced: bool = True) -> None:
+        self.refuses = refuses
+        self.made: list[str] = []
+        self.failures: list[InfrastructureError] = []
+        self._priced = priced
+
+    @property
+    def retry(self) -> RetrySettings:
+        return RetrySettings(4, first_wait=0.0, longest_wait=0.0, pause_after=0.0)
+
+    @property
+    def states_cost(self) -> Sequence[bool]:
+        return [True, self._priced]
+
+    async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        text = messages[-1]["content"]
+        self.made.append(text)
+        if self.failures:
+            raise self.failures.pop(0)
+        if self.refuses(text):
+            refused = Completion("", finish_reason="refused", refusal="status 403")
+            raise RequestRefusedError("a refused the call with status 403 (no): check the key.", refused)
+        return Completion("yes", 10, 20, 0.25, is_priced=self._priced)
+
+
+PLAIN = "Reply with the word OK."
+
+
+async def test_one_refused_request_is_an_empty_answer_that_is_kept(store):
+    choosy = Choosy(lambda text: text == "flagged")
+    pool = ReliablePool(choosy, store, meter=Meter(Budget()))
+    first = await pool.complete(0, asking("flagged"), DECODE)
+    assert (first.text, first.refusal, first.finish_reason) == ("", "status 403", "refused")
+    assert choosy.made == ["flagged", PLAIN], "whether it was the model that refuses has to be asked once"
+    assert (first.cost, first.paid) == (0.0, Paid(0.25, 2, 10, 20))
+    again = await pool.complete(0, asking("flagged"), DECODE)
+    assert (again, again.source, again.paid) == (first, "cache", Paid())
+
+
+async def test_a_model_that_just_answered_is_not_asked_whether_it_does(store):
+    choosy = Choosy(lambda text: "flagged" in text)
+    pool = ReliablePool(choosy, store)
+    for text in ("fine", "flagged 1", "fine too", "flagged 2", "flagged 3"):
+        await pool.complete(0, asking(text), DECODE)
+    assert choosy.made == ["fine", "flagged 1", "fine too", "flagged 2", "flagged 3", PLAIN]
+
+
+async def test_a_model_that_refuses_everything_ends_the_run_and_keeps_nothing(store):
+    pool = ReliablePool(Choosy(lambda text: True), store)
+    with pytest.raises(UserError, match="refused the call with status 403"):
+        await pool.complete(0, asking("x"), DECODE)
+    assert list(store.rows()) == []
+
+
+async def test_a_model_that_is_locked_in_the_middle_of_a_run_ends_it(store):
+    choosy = Choosy()
+    pool = ReliablePool(choosy, store)
+    await pool.complete(0, asking("x"), DECODE)
+    choosy.refuses = lambda text: True
+    results = await asyncio.gather(
+        *(pool.complete(0, asking(str(n)), DECODE) for n in range(5)), return_exceptions=True
+    )
+    assert sum(isinstance(result, UserError) for result in results) == 4
+    assert len(list(store.rows())) == 2, "the answer, and the one refusal that could have been the request's"
+
+
+async def test_what_was_paid_for_nothing_counts_everywhere(store):
+    """In the answer that came in the end, in the budget, and in what a resumed run finds."""
+    choosy = Choosy()
+    thrown = [InfrastructureError("a", "empty", answered=True, paid=Paid(0.05, 1, 7, 5)) for _ in range(2)]
+    choosy.failures = [*thrown, InfrastructureError("a", "status 500")]
+    meter = Meter(Budget(usd=10))
+    pool = ReliablePool(choosy, store, meter=meter)
+    completion = await pool.complete(0, asking("x"), DECODE)
+    assert (completion.cost, completion.paid) == (0.25, Paid(0.35, 3, 24, 30))
+    assert (meter.spent.usd, meter.spent.calls, meter.spent.tokens) == (pytest.approx(0.35), 3, 54)
+    spent = store.spent("")
+    assert (spent.usd, spent.calls, spent.tokens) == (pytest.approx(0.35), 3, 54)
+
+
+async def test_a_call_that_fails_for_good_has_cost_what_its_attempts_cost(store):
+    choosy = Choosy()
+    choosy.failures = [InfrastructureError("a", "empty", answered=True, paid=Paid(0.05, 1, 7, 5))] * 2
+    choosy.failures += [InfrastructureError("a", "x", answered=True) for _ in range(2)]
+    meter = Meter(Budget(usd=10))
+    with pytest.raises(InfrastructureError) as caught:
+        await ReliablePool(choosy, store, meter=meter).complete(0, asking("x"), DECODE)
+    assert caught.value.paid == Paid(0.1, 2, 14, 10)
+    assert (meter.spent.usd, meter.spent.calls) == (pytest.approx(0.1), 2)
+
+
+async def test_eight_answers_that_were_thrown_away_use_up_a_budget(store):
+    choosy = Choosy()
+    pool = ReliablePool(choosy, store, meter=Meter(Budget(usd=0.4)))
+    for text in ("x", "y"):
+        choosy.failures = [InfrastructureError("a", "empty", answered=True, paid=Paid(0.05, 1))] * 4
+        with pytest.raises(InfrastructureError):
+            await pool.complete(0, asking(text), DECODE)
+    with pytest.raises(BudgetReachedError):
+        await pool.complete(0, asking("z"), DECODE)
+
+
+def test_a_dollar_budget_is_refused_before_the_first_call_where_dollars_can_t_be_told(store):
+    pool = Choosy(priced=False)
+    with pytest.raises(UserError, match=r"budget\.usd can't be kept: the server of b .* price"):
+        ReliablePool(pool, store, meter=Meter(Budget(usd=1))).check()
+    ReliablePool(pool, store, meter=Meter(Budget(calls=1, tokens=5))).check()
+    ReliablePool(pool, store, replay=True, meter=Meter(Budget(usd=1))).check()
+    ReliablePool(Choosy(), store, meter=Meter(Budget(usd=1))).check()
+
+
+async def test_a_server_that_states_no_cost_after_all_ends_a_run_on_dollars(store):
+    pool = Choosy(priced=False)
+    meter = Meter(Budget(usd=1))
+    with pytest.raises(UserError, match=r"the server of a stated no cost"):
+        await ReliablePool(pool, store, meter=meter).complete(0, asking("x"), DECODE)
+    assert (meter.spent.calls, meter.spent.tokens) == (1, 30)
+    assert len(list(store.rows())) == 1, "it was paid for"
+    assert (await ReliablePool(pool, store).complete(0, asking("x"), DECODE)).text == "yes"
+
+
+async def test_what_a_pace_reserved_for_a_failure_is_given_back(store):
+    """A failed attempt takes no tokens of the minute: the next request leaves as if it had not been."""
+    choosy = Choosy()
+    pool = ReliablePool(choosy, store)
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    pool._pacers[0] = Pacer(Pace(tokens_per_minute=60), clock=lambda: 0.0, sleep=sleep)
+    choosy.failures = [InfrastructureError("a", "x"), InfrastructureError("a", "y")]
+    await pool.complete(0, asking("x"), DECODE)
+    assert slept == [], "no attempt waits for what the ones before it did not use"
+    await pool.complete(0, asking("y"), DECODE)
+    assert slept == [pytest.approx(30.0)], "the thirty tokens of the one answer"
+
+
+async def test_a_connection_is_closed_though_the_wait_for_answers_is_interrupted(store):
+    counting = Counting()
+    counting.gate = asyncio.Event()
+    pool = ReliablePool(counting, store)
+    call = asyncio.create_task(pool.complete(0, asking("x"), DECODE))
+    while not counting.made:
+        await asyncio.sleep(0)
+    call.cancel()
+    closing = asyncio.create_task(pool.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert counting.closed
+    counting.gate.set()

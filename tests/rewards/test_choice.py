@@ -11,7 +11,8 @@ from trinity.rewards.choice import choice_answer, grade_choice
 
 def test_bank(choice_case):
     if "answer" in choice_case:
-        assert choice_answer(choice_case["output"], choice_case["letters"]) == choice_case["answer"]
+        options = choice_case.get("options", ())
+        assert choice_answer(choice_case["output"], choice_case["letters"], options) == choice_case["answer"]
         return
     grade = grade_choice(choice_case["output"], choice_case["reference"], choice_case["letters"])
     assert grade.reward == choice_case["expected"], grade
@@ -61,8 +62,14 @@ def test_no_output_raises(output):
 
 
 @pytest.mark.parametrize(
-    "output", [" " * 10**6, "(" * 10**6, "answer is " * 10**5, "the " * 10**5, "*" * 10**6]
-)
+    "output",
+    [
+        " " * 10**6, "(" * 10**6, "answer is " * 10**5, "the " * 10**5, "*" * 10**6,
+        "s are:\n(A) x\n(A) y\n" * 10**5, " is (A) " * 10**5, " is B. Text " * 10**5, "not " * 10**5,
+        "none of the options match " * 10**5, " is\nB. x" * 10**5, "$A " * 10**5, "\n- (A) 1" * 10**5,
+    ],
+    ids=lambda output: f"{output[:12]!r}",
+)  # fmt: skip
 def test_huge_outputs_are_quick(output):
     begin = time.perf_counter()
     choice_answer("answer" + output, "ABCD")
@@ -143,3 +150,35 @@ def test_a_commitment_is_read_however_it_is_spelt(letter, anchor, spelling, befo
 )
 def test_two_letters_are_no_commitment(first, second, joint):
     assert choice_answer(f"The answer is {first} {joint} {second}.", "ABCDEFGHIJ") is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    letters=st.lists(st.sampled_from("BCDEF"), min_size=2, max_size=4),
+    bullet=st.sampled_from(["* ", "- ", ""]),
+)
+def test_several_answers_count_if_they_agree(letters, bullet):
+    items = "\n".join(f"{bullet}({letter}) for part {number}" for number, letter in enumerate(letters))
+    agreed = letters[0] if len(set(letters)) == 1 else None
+    assert choice_answer(f"The answers are:\n{items}", "ABCDEFGHIJ") == agreed
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    letter=st.sampled_from("ABCDEFGHIJ"),
+    opening=st.sampled_from(["$", "$$\n", "\\(", "\\[\n"]),
+    before=st.sampled_from(["Hence ", "The answer is ", "We have "]),
+)
+def test_a_letter_in_a_formula_that_was_cut_is_no_answer(letter, opening, before):
+    assert choice_answer(f"{before}{opening}{letter}", "ABCDEFGHIJ") is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    shown=st.integers(2, 10),
+    colon=st.sampled_from(["Consider each choice:", "Now every option:", "The options:"]),
+)
+def test_a_legend_that_was_cut_is_no_answer(shown, colon):
+    legend = "\n".join(f"({letter}) means ({letter.lower()} and q)." for letter in "ABCDEFGHIJ"[:shown])
+    for cut in range(len(colon) + 5, len(colon) + len(legend), 7):
+        assert choice_answer(f"{colon}\n{legend}"[:cut], "ABCDEFGHIJ") is None

@@ -9,6 +9,7 @@ import pytest
 
 from trinity.errors import UserError
 from trinity.rewards.code import CodeGrader
+from trinity.rewards.grade import GraderClosedError
 from trinity.rewards.sandbox import Limits
 
 ADD = {"tests": ["assert add(1,2)==3", "assert add(2,2)==4"]}
@@ -310,12 +311,17 @@ async def test_grading_does_not_block_the_event_loop(grade):
 
 async def test_closing_ends_what_runs(bubblewrap):
     grader = CodeGrader(1, Limits(cpu_seconds=60, wall_seconds=60))
-    grading = asyncio.create_task(grader.grade("```python\nwhile True: pass\n```", json.dumps(stdin("5"))))
+    endless = "```python\nwhile True: pass\n```"
+    running = asyncio.create_task(grader.grade(endless, json.dumps(stdin("5"))))
     while not grader._launcher._running:
         await asyncio.sleep(0.01)
+    waiting = asyncio.create_task(grader.grade(endless, json.dumps(stdin("6"))))
+    await asyncio.sleep(0)
     started = time.monotonic()
     await asyncio.to_thread(grader.close)
-    assert (await grading).reward == 0
+    for grading in (running, waiting):  # it is nobody's fault: neither right nor wrong
+        with pytest.raises(GraderClosedError):
+            await grading
     assert time.monotonic() - started < 10
     assert (await grader.grade("```python\nprint(5)\n```", json.dumps(stdin("5")))).reward == 1
     grader.close()

@@ -16,8 +16,9 @@ import pytest
 
 from trinity.errors import UserError
 from trinity.rewards import launcher as launcher_module
+from trinity.rewards.grade import GraderClosedError
 from trinity.rewards.launcher import Launcher
-from trinity.rewards.sandbox import Limits, SandboxEnded
+from trinity.rewards.sandbox import Limits, Sandbox, SandboxEnded
 
 
 @pytest.fixture(params=["as it starts here", "with a namespace of users"])
@@ -179,6 +180,55 @@ def test_a_sandbox_that_hangs_is_killed(bubblewrap):
         sandbox._stop = sandbox._kill_after(0.1)
         with pytest.raises(SandboxEnded):
             sandbox.do({"kind": "stdin", "program": ["while True: pass"]})
+
+
+@pytest.mark.filterwarnings("ignore:sandbox")
+@pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
+@pytest.mark.parametrize("moment", ["made", "getting ready", "at work"])
+def test_stopping_ends_a_sandbox_at_any_moment(bubblewrap, monkeypatch, kind, moment):
+    launcher = Launcher(kind, bubblewrap._limits)
+    launcher.probe()
+    made = []
+
+    class Watched(Sandbox):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+            if moment == "made":
+                launcher.stop()
+
+        def receive(self):
+            if moment == "getting ready":
+                launcher.stop()
+            return super().receive()
+
+    monkeypatch.setattr(launcher_module, "Sandbox", Watched)
+    with pytest.raises(GraderClosedError), launcher.start(1) as sandbox:
+        assert moment == "at work"
+        launcher.stop()
+        sandbox.do({"kind": "stdin", "program": ["while True: pass"]})
+    with pytest.raises(GraderClosedError), launcher.start(1):
+        pass
+    assert len(made) == 1, "and none is started any more"
+    assert made[0]._process.returncode is not None
+    moment = ""
+    launcher.go_on()
+    with launcher.start(1) as sandbox:
+        assert sandbox.do({"kind": "stdin", "program": ["print(5)"]})["output"] == "5\n"
+
+
+def test_an_interrupt_while_a_sandbox_starts_leaves_none_behind(bubblewrap, monkeypatch):
+    made = []
+
+    class Interrupted(Sandbox):
+        def receive(self):
+            made.append(self)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher_module, "Sandbox", Interrupted)
+    with pytest.raises(KeyboardInterrupt), bubblewrap.start(1):
+        pass
+    assert made[0]._process.returncode is not None
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trinity.errors import UserError
 from trinity.rewards.grade import Grade
 from trinity.rewards.math import AlgebraQuestion, grade_math
+from trinity.rewards.rewards import Rewards
 
 
 async def test_bank(rewards, question, math_case):
@@ -129,6 +131,52 @@ async def test_hostile_answers_are_wrong_and_quick(rewards, question, answer):
         grade = await rewards.grade(question("math", r"\sqrt{3}"), output)
         assert grade.reward == 0
     assert time.perf_counter() - begin < 15  # a hang, not a busy machine
+
+
+RAMBLING = "We count the dogs one after the other, and in the end there are {} of them in the yard"
+
+
+@pytest.mark.parametrize(
+    ("reference", "number"),
+    [
+        ("30", "30"), ("-3", "-3"), ("1234567.5", "1,234,567.50"), (r"\frac{3}{4}", "3/4"), ("0.75", "3/4"),
+        (r"\frac{3}{2}", "1 1/2"), ("300000000", r"3 \times 10^{8}"), ("15\\%", "15%"),
+    ],
+)  # fmt: skip
+async def test_the_last_number_is_an_option(question, reference, number):
+    output = RAMBLING.format(number)
+    assert (await Rewards().grade(question("math", reference), output)).reward == 0
+    with Rewards(math_fallback="last_number") as rewards:
+        grade = await rewards.grade(question("math", reference), output)
+        assert grade.reward == 1, grade
+
+
+@pytest.mark.parametrize(
+    ("output", "reward"),
+    [
+        (r"So \boxed{29}, as 30 is too many.", 0),
+        ("The answer is 29. That is less than 30.", 0),
+        ("<think>It is 30.</think>We cannot tell how many there are in the yard, as it is closed.", 0),
+        (RAMBLING.format("30th"), 0),
+        (RAMBLING.format("30") + ", as of 2024", 0),
+        (RAMBLING.format("30"), 1),
+    ],
+)
+async def test_the_last_number_is_taken_where_nothing_is_committed_to(question, output, reward):
+    with Rewards(math_fallback="last_number") as rewards:
+        assert (await rewards.grade(question("math", "30"), output)).reward == reward
+
+
+@pytest.mark.parametrize("grader", ["text", "exact", "json_math", "json_number", "choice"])
+async def test_the_last_number_is_for_mathematics_alone(question, grader):
+    with Rewards(math_fallback="last_number") as rewards:
+        reference = "B" if grader == "choice" else "30"
+        assert (await rewards.grade(question(grader, reference), RAMBLING.format("30"))).reward == 0
+
+
+def test_an_unknown_fallback_is_refused():
+    with pytest.raises(UserError, match="math_fallback 'guess'; choose none or last_number"):
+        Rewards(math_fallback="guess")
 
 
 def in_process(reference: str, answer: str) -> Grade:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,6 +96,88 @@ def test_order_counts_in_tuples_alone(rewards, question, parts, order):
     assert reward(rewards, question, rf"\{{{','.join(parts)}\}}", rf"\{{{','.join(shuffled)}\}}") == 1
     expected = int(shuffled == parts)
     assert reward(rewards, question, f"({', '.join(parts)})", f"({', '.join(shuffled)})") == expected
+
+
+_OR = st.sampled_from(["or", r"\text{ or }", r"\lor"])
+_INFINITY = st.sampled_from([r"\infty", "inf", "oo", "infinity", "∞"])
+_DOTS = st.sampled_from([r"\dots", r"\ldots", r"\cdots", "...", "…"])
+
+
+@sized()
+@given(
+    low=_INTEGERS, width=_POSITIVE, word=_OR, infinity=_INFINITY, closed=st.booleans(), swapped=st.booleans()
+)
+def test_two_rays_are_a_union_however_they_are_spelt(
+    rewards, question, low, width, word, infinity, closed, swapped
+):
+    less, more = (r"x \le", r"x \ge") if closed else ("x <", "x >")
+    rays = [f"{less} {low}", f"{more} {low + width}"]
+    inequalities = f" {word} ".join(rays[::-1] if swapped else rays)
+    left, right = ("]", "[") if closed else (")", "(")
+    union = rf"(-{infinity}, {low}{left} \cup {right}{low + width}, {infinity})"
+    assert reward(rewards, question, inequalities, union) == 1
+    assert reward(rewards, question, union, inequalities) == 1
+    other = union.replace(f"{low}{left}", f"{low}{'])'[closed]}")
+    assert reward(rewards, question, inequalities, other) == 0
+    assert reward(rewards, question, union, f"{rays[0]} {word} y{more[1:]} {low + width}") == 0
+
+
+@sized()
+@given(low=_INTEGERS, width=_POSITIVE, strict=st.booleans())
+def test_both_of_two_rays_are_an_interval(rewards, question, low, width, strict):
+    less, more, brackets = ("<", ">", "()") if strict else (r"\le", r"\ge", "[]")
+    interval = f"{brackets[0]}{low}, {low + width}{brackets[1]}"
+    assert reward(rewards, question, interval, f"x {more} {low} and x {less} {low + width}") == 1
+    assert reward(rewards, question, interval, f"x {more} {low} or x {less} {low + width}") == 0
+
+
+@sized()
+@given(power=st.integers(1, 7), root=st.integers(2, 7), factor=_POSITIVE)
+def test_a_root_is_the_power_that_it_is_for_real_numbers(rewards, question, power, root, factor):
+    rooted, raised = rf"{factor}\sqrt[{root}]{{x^{power}}}", f"{factor}x^{{{power}/{root}}}"
+    for_negative_x_too = power % 2 == 0 and root % 2 == 0
+    same = int(not for_negative_x_too or (power % root == 0 and power // root % 2 == 0))
+    if for_negative_x_too and not same and Fraction(power, root).denominator != root:
+        return  # x^(2/4): how the exponent was written is lost when it is reduced
+    assert reward(rewards, question, raised, rooted) == same
+    assert reward(rewards, question, rooted, raised) == same
+    assert reward(rewards, question, raised, rooted.replace(f"^{power}", f"^{power + 1}")) == 0
+
+
+@sized()
+@given(degrees=st.integers(1, 89), function=st.sampled_from(["sin", "cos", "tan"]))
+def test_degrees_in_a_function_are_a_fraction_of_pi(rewards, question, degrees, function):
+    in_degrees = rf"\{function} {degrees}^\circ"
+    in_radians = rf"\{function}\left(\frac{{{degrees}\pi}}{{180}}\right)"
+    assert reward(rewards, question, in_degrees, in_radians) == 1
+    assert reward(rewards, question, in_radians, in_degrees) == 1
+    assert reward(rewards, question, in_degrees, rf"\{function} {degrees}") == 0
+
+
+@sized()
+@given(parts=_PARTS, ours=_DOTS, theirs=_DOTS, closed=st.booleans())
+def test_an_ellipsis_is_one_however_it_is_spelt(rewards, question, parts, ours, theirs, closed):
+    *first, last = parts
+    wrap = r"\{{{}\}}" if closed else "{}"
+    reference, answer = (wrap.format(", ".join([*first, dots, last])) for dots in (ours, theirs))
+    assert reward(rewards, question, reference, answer) == 1
+    assert reward(rewards, question, reference, wrap.format(", ".join(parts))) == 0
+    assert reward(rewards, question, wrap.format(", ".join(parts)), answer) == 0
+
+
+@sized()
+@given(
+    slope=_POSITIVE,
+    bound=_INTEGERS,
+    condition=st.sampled_from([r"\text{{ for }} x > {}", ", where x > {}", ", x > {}", " (x > {})"]),
+)
+def test_a_condition_may_be_missing_but_is_no_other(rewards, question, slope, bound, condition):
+    equation = f"y = {slope}x"
+    conditioned = equation + condition.format(bound)
+    for reference, answer in ((equation, conditioned), (conditioned, equation), (conditioned, conditioned)):
+        assert reward(rewards, question, reference, answer) == 1
+    assert reward(rewards, question, conditioned, equation + condition.format(bound + 1)) == 0
+    assert reward(rewards, question, f"y = {slope + 1}x", conditioned) == 0
 
 
 _PIECES = [

@@ -1,5 +1,6 @@
 """S5: the recorded sets' graders, right and wrong, and against the published scores."""
 
+import asyncio
 import gzip
 import json
 import time
@@ -7,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.lcb_programs import difference, read_problems, right_with_samples, run_samples
+from trinity.rewards.code import CodeGrader
 from trinity.rewards.recorded import answer_field, grade_json_literal, grade_json_number, literal
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "recorded_outcomes"
+MODELS = ("o1-mini-2024-09-12", "o1-preview-2024-09-12")
 GRADERS = {"gsm": "json_number", "math-l5": "json_math", "crux": "json_literal"}
 DISAGREEMENTS = {
     # a sentence with several numbers, of which the right one is not the last: no rule can know
@@ -44,6 +48,28 @@ async def test_agrees_with_the_published_scores(rewards, question, name):
     assert total == 5 * len(scores)
     assert len(different) <= 0.005 * total
     assert different == {row for row in DISAGREEMENTS if row[0] == name}
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs shared/data/recorded_outcomes beside the repository")
+async def test_recorded_programs_are_found_and_pass_the_samples_that_they_should(bubblewrap):
+    """A sample; `tests/benchmarks/lcb_programs.py` runs them all."""
+    problems = read_problems(DATA / "lcb.jsonl.gz")
+    different = {
+        (problem["id"], model) for problem in problems for model in MODELS if difference(problem, model)
+    }
+    assert different == {("lcb-3637", MODELS[0]), ("lcb-abc384_g", MODELS[0])}, "where the source reads none"
+    chosen = [(problem, model) for problem in problems for model in right_with_samples(problem)][::64]
+    assert len(chosen) == 9
+    grader = CodeGrader()  # with training's limits
+    try:
+        failures = await asyncio.gather(*(run_samples(grader, *one) for one in chosen))
+        assert failures == [""] * len(chosen)
+        for problem, _ in chosen:
+            problem["sample_tests"][-1]["output"] += " 0"
+        failures = await asyncio.gather(*(run_samples(grader, *one) for one in chosen))
+        assert all("wrong output" in failure for failure in failures)
+    finally:
+        grader.close()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from sympy.parsing import sympy_parser
 
 from trinity.errors import UserError
 from trinity.rewards import algebra
+from trinity.rewards.grade import Grade
 from trinity.rewards.rewards import KINDS, Rewards
 
 
@@ -71,7 +72,7 @@ async def test_simple_grades_start_no_process(question):
     with Rewards() as rewards:
         assert (await rewards.grade(question("math", "1457"), r"So \boxed{1457}.")).reward == 1
         assert (await rewards.grade(question("choice", "B"), "Answer: B")).reward == 1
-        assert rewards._algebra._pool is None
+        assert rewards._algebra._started is None
 
 
 async def test_equal_questions_in_flight_are_asked_once(question):
@@ -94,6 +95,63 @@ async def test_equal_questions_in_flight_are_asked_once(question):
     grades = await asyncio.gather(*tasks[1:])
     assert [grade.reward for grade in grades] == [1] * 8
     assert asked == [r"\sqrt{8}"]
+
+
+class Graders:
+    """In the place of the code grader, or of the judge: counts its calls, which all end alike."""
+
+    def __init__(self, outcome):
+        self.calls = 0
+        self._outcome = outcome
+
+    async def grade(self, *_):
+        self.calls += 1
+        await asyncio.sleep(0)
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    def close(self): ...
+
+
+async def test_equal_programs_at_once_run_once(question):
+    rewards = Rewards()
+    rewards._code = Graders(Grade(1, "print('A')", "passed"))
+    task = question("code", PRINTS_A)
+    grades = await asyncio.gather(*(rewards.grade(task, "print('A')") for _ in range(33)))
+    assert [grade.reward for grade in grades] == [1] * 33
+    await rewards.grade(task, "print('B')")
+    await rewards.grade(question("code", PRINTS_A.replace("A", "C")), "print('A')")
+    assert rewards._code.calls == 3, "once; another program; another task"
+
+
+@pytest.mark.parametrize("grader", ["code", "text"])
+async def test_a_failure_reaches_all_who_wait_and_is_not_remembered(question, grader):
+    failing = Graders(UserError("the sandbox is gone, or the judge's model"))
+    working = Graders(Grade(1, "x", "passed") if grader == "code" else "VERDICT: SAME")
+    rewards = Rewards(judge="judge")
+    task, output = question(grader, PRINTS_A), "Answer: the letter A"
+    rewards._code = failing
+    grades = (rewards.grade(task, output, failing.grade) for _ in range(9))
+    outcomes = await asyncio.gather(*grades, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [UserError] * 9
+    rewards._code = working
+    assert (await rewards.grade(task, output, working.grade)).reward == 1
+    assert (failing.calls, working.calls) == (1, 1)
+
+
+async def test_the_judge_is_asked_once_by_equal_answers_at_once(question):
+    judge = Graders("VERDICT: SAME")
+    rewards = Rewards(judge="judge")
+    task = question("text", "a big dog", query="Who barks?")
+    assert (await rewards.grade(task, "Answer: a large dog")).reward == 0, "nobody asks the judge yet"
+    grades = await asyncio.gather(
+        *(rewards.grade(task, "Answer: a large dog", judge.grade) for _ in range(33))
+    )
+    assert [grade.reward for grade in grades] == [1] * 33
+    assert judge.calls == 1
+    await rewards.grade(question("text", "a big dog", query="Who howls?"), "Answer: a large dog", judge.grade)
+    assert judge.calls == 2, "the judge reads the question, too"
 
 
 async def test_grading_does_not_block_the_event_loop(question):
@@ -179,7 +237,7 @@ def test_parsing_evaluates_nothing_but_numbers(monkeypatch):
 async def test_workers_refuse_to_evaluate(rewards, question, tmp_path):
     await rewards.grade(question("math", "x+1"), r"\boxed{1+x}")
     path = tmp_path / "executed"
-    future = rewards._algebra._pool.schedule(sympy.sympify, args=(_PROBES[0].format(path=path),))
+    future = rewards._algebra._started.pool.schedule(sympy.sympify, args=(_PROBES[0].format(path=path),))
     with pytest.raises(ValueError, match="no text is evaluated"):
         future.result()
     assert not path.exists()
@@ -194,7 +252,7 @@ def test_workers_end_with_their_parent():
         "    rewards = Rewards()\n"
         "    task = types.SimpleNamespace(grader='math', reference='x+1', letters='', options=())\n"
         "    print(asyncio.run(rewards.grade(task, r'\\boxed{1+x}')).reward, flush=True)\n"
-        "    print(*rewards._algebra._pool._pool_manager.worker_manager.workers, flush=True)\n"
+        "    print(*rewards._algebra._started.pool._pool_manager.worker_manager.workers, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

@@ -64,17 +64,16 @@ async def test_a_judge_decides_only_what_the_rules_find_different(question):
         return "They agree.\nVERDICT: SAME" if "ten euros" in texts else "VERDICT: DIFFERENT"
 
     with Rewards(judge="judge") as rewards:
-        rewards.judge_by(ask)
         task = question("text", "10 EUR", query="How much?")
-        assert (await rewards.grade(task, "Answer: 10 EUR")).reward == 1
+        assert (await rewards.grade(task, "Answer: 10 EUR", ask)).reward == 1
         assert asked == []
-        grade = await rewards.grade(task, "Answer: ten euros")
+        grade = await rewards.grade(task, "Answer: ten euros", ask)
         assert (grade.reward, grade.reason) == (1, "judge finds it the same")
-        assert (await rewards.grade(task, "Answer: twelve euros")).reward == 0
-        assert (await rewards.grade(task, "Answer: ten euros")).reward == 1
+        assert (await rewards.grade(task, "Answer: twelve euros", ask)).reward == 0
+        assert (await rewards.grade(task, "Answer: ten euros", ask)).reward == 1
         assert len(asked) == 2, "grades are remembered"
-        assert (await rewards.grade(question("exact", "10 EUR"), "Answer: ten euros")).reward == 0
-        assert (await rewards.grade(question("math", "10"), r"\boxed{11}")).reward == 0
+        assert (await rewards.grade(question("exact", "10 EUR"), "Answer: ten euros", ask)).reward == 0
+        assert (await rewards.grade(question("math", "10"), r"\boxed{11}", ask)).reward == 0
         assert len(asked) == 2, "only free-form answers are judged"
 
 
@@ -85,14 +84,15 @@ async def test_a_judge_that_fails_gives_no_grade(question):
         raise DownError
 
     with Rewards(judge="judge") as rewards:
-        rewards.judge_by(ask)
         with pytest.raises(DownError):
-            await rewards.grade(question("text", "Paris"), "Answer: the capital")
+            await rewards.grade(question("text", "Paris"), "Answer: the capital", ask)
         with pytest.raises(DownError):
-            await rewards.grade(question("text", "Paris"), "Answer: the capital")
+            await rewards.grade(question("text", "Paris"), "Answer: the capital", ask)
 
 
 async def test_without_a_name_no_judge_is_asked(question):
+    async def ask(rules, texts):
+        raise AssertionError("nobody is to be asked")
+
     with Rewards() as rewards:
-        rewards.judge_by(None)
-        assert (await rewards.grade(question("text", "Paris"), "Answer: the capital")).reward == 0
+        assert (await rewards.grade(question("text", "Paris"), "Answer: the capital", ask)).reward == 0

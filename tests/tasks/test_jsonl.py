@@ -26,6 +26,8 @@ def test_gzip_byte_order_mark_and_line_separators_within_strings(tmp_path: Path)
     line = '{"q": "é\u2028\x85z"}\r\n'.encode()
     assert read(tmp_path / "a.jsonl.gz", gzip.compress(line * 2)) == [{"q": "é\u2028\x85z"}] * 2
     assert read(tmp_path / "a.jsonl", b"\xef\xbb\xbf" + line) == [{"q": "é\u2028\x85z"}]
+    joined = b"\xef\xbb\xbf\r\n" + line + b"\r\n\xef\xbb\xbf" + line
+    assert read(tmp_path / "a.jsonl", joined) == [{"q": "é\u2028\x85z"}] * 2
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,7 @@ def test_gzip_byte_order_mark_and_line_separators_within_strings(tmp_path: Path)
     [
         (b"", "holds no tasks"),
         (b"\n \n", "holds no tasks"),
+        (b"\xef\xbb\xbf", "holds no tasks"),
         (b'{"a": 1}\n{"a": \n', "line 2 is not JSON"),
         (b'{"a": 1}\n[1]\n', r"line 2 is not a JSON object but \[1\]"),
         (b'{"a": 1}\n"x"\n', "line 2 is not a JSON object"),

@@ -69,7 +69,8 @@ def test_two_files_keep_their_split(write_rows: Write) -> None:
         ({"reference": None}, r"line 2 \(id 't1'\): \"reference\" is missing"),
         ({"reference": ""}, r"line 2 \(id 't1'\): \"reference\" is \"\""),
         ({"query": [1]}, r"line 2 \(id 't1'\): \"query\" is \[1\]"),
-        ({"id": None}, 'line 2: "id" is missing'),
+        ({"id": ""}, 'line 2: "id" is ""'),
+        ({"id": None, "reference": None}, 'line 2: "reference" is missing'),
         ({"id": "t0"}, r"line 2: the id 't0' is already used in .*line 1"),
         ({"grader": "vibes"}, "line 2: grader 'vibes' is unknown; give one of math, choice"),
         ({"answer_format": "xml"}, "line 2: answer_format 'xml' is unknown; give one of boxed"),
@@ -82,6 +83,63 @@ def test_a_bad_row_is_named(write_rows: Write, change: dict[str, Any], message: 
     path = write_rows("a.jsonl", [first, second | change])
     with pytest.raises(UserError, match=rf"a\.jsonl.*{message}"):
         JsonLinesTasks(path).load()
+
+
+def tasks(path: str, **options: Any) -> dict[str, Task]:
+    """Of a file, by query."""
+    return {task.query: task for task in JsonLinesTasks(path, test=1.0, validation=0, **options).load().test}
+
+
+def test_a_row_without_an_id_has_the_same_one_wherever_it_stands(write_rows: Write) -> None:
+    bare = [{"query": f"q{i}", "reference": i} for i in range(20)]
+    before = tasks(write_rows("a.jsonl", bare))
+    assert len({task.id for task in before.values()}) == 20
+    shuffled = [{"reference": row["reference"], "query": row["query"], "id": None} for row in reversed(bare)]
+    after = tasks(write_rows("b.jsonl.gz", [*rows(3, "own"), *shuffled]), domain="other", grader="math")
+    assert {query: after[query].id for query in before} == {query: task.id for query, task in before.items()}
+
+    renamed = [{"question": row["query"], "answer": row["reference"]} for row in bare]
+    fields = {"query": "question", "reference": "answer"}
+    mapped = tasks(write_rows("c.jsonl", renamed), fields=fields)
+    assert {query: task.id for query, task in mapped.items()} == {q: task.id for q, task in before.items()}
+
+
+def test_what_is_asked_expected_or_offered_tells_rows_without_ids_apart(write_rows: Write) -> None:
+    base = {"query": "q", "reference": "A", "letters": "AB", "grader": "choice"}
+    changes: list[dict[str, Any]] = [
+        {},
+        {"query": "q "},
+        {"reference": "B"},
+        {"options": ["x", "y"]},
+        {"options": ["y", "x"]},
+    ]
+    path = write_rows("a.jsonl", [base | change for change in changes])
+    assert len({task.id for task in JsonLinesTasks(path, test=1.0, validation=0).load().test}) == 5
+
+
+def test_equal_rows_without_ids_are_named_both(write_rows: Write) -> None:
+    bare = {"query": "q", "reference": "r"}
+    message = r"b\.jsonl, line 2 asks and expects the same as .*{}, line {}: remove one, or give each an id"
+    path = write_rows("b.jsonl", [*rows(1), bare, bare | {"domain": "chem"}])
+    with pytest.raises(UserError, match=r"line 3 asks and expects the same as .*b\.jsonl, line 2"):
+        JsonLinesTasks(path).load()
+    train, test = write_rows("train.jsonl", [bare]), write_rows("b.jsonl", [*rows(1), bare])
+    with pytest.raises(UserError, match=message.format(r"train\.jsonl", 1)):
+        JsonLinesTasks(train_path=train, test_path=test).load()
+    both = [bare | {"id": 1}, bare | {"id": 2}]
+    assert len(JsonLinesTasks(write_rows("c.jsonl", both), test=1.0, validation=0).load().test) == 2
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["plain", "mark"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n \n"], ids=["lf", "crlf", "blank"])
+def test_how_an_editor_saves_a_file_changes_no_task(tmp_path: Path, start: bytes, end: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [b'{"query": "one", "reference": "1"}', '{"query": "zwölf", "reference": "12"}'.encode()]
+    path.write_bytes(start + end.join(lines) + end)
+    found = tasks(str(path))
+    path.write_bytes(b"\n".join(lines))
+    assert found == tasks(str(path))
+    assert set(found) == {"one", "zwölf"}
 
 
 def test_bad_mappings_are_named(write_rows: Write) -> None:

@@ -14,13 +14,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trinity.configs import expand
+from trinity.configs import Config, expand, find_config
 from trinity.errors import UserError
-from trinity.evaluation.figures import draw
-from trinity.evaluation.method_report import MethodReport
-from trinity.evaluation.methods import compare_methods
-from trinity.evaluation.report import FILE_NAME
-from trinity.evaluation.runs import find_runs
+from trinity.options import check_options
 
 _TABLE_WIDTH = 140
 _FIT = "from trinity.commands.fit import fit; fit()"
@@ -51,17 +47,20 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="trinity-compare",
-        description="Compare methods on the same held-out tasks: J curves, accuracies with intervals, and "
-        "which differences are real.",
-        epilog="Options after -- are handed to every trinity-fit.",
+        description="Compare methods on the same held-out tasks: J curves, accuracies with intervals,\n"
+        "and which differences are real.",
+        epilog="Options after -- are handed to every trinity-fit.\n\n"
+        "  trinity-compare logs/quickstart logs/quickstart_random\n"
+        "  trinity-compare --config quickstart --config quickstart_random --seeds 0 1 -- --data.minibatch 8",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="*", help="run folders, or folders that hold runs")
     parser.add_argument(
         "--config",
         action="append",
         default=[],
-        metavar="[LABEL=]FILE[+FILE...]",
-        help="run this config, or stack of configs, with every seed first; may be repeated",
+        metavar="[LABEL=]NAME[+NAME...]",
+        help="run this config, by name or file, or stack of configs, with every seed first; may be repeated",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the configs (0 1 2)")
     parser.add_argument("--root", type=Path, default=Path("logs/compare"), help="where these runs go")
@@ -91,12 +90,16 @@ class _Job:
 
     def fingerprint(self) -> str:
         """Of all that decides the run: the configs' contents and the options."""
-        parts = [Path(part).read_text() if Path(part).is_file() else part for part in expand(self.arguments)]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        contents: list[str] = []
+        for part in expand(self.arguments):
+            contents += ["--config", part.text] if isinstance(part, Config) else [_content(part)]
+        return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
 
     @property
     def finished(self) -> bool:
         """Whether a run of it has come to its end."""
+        from trinity.evaluation.report import FILE_NAME  # seconds that --help need not wait for
+
         return any(self.folder.glob(f"version_*/{FILE_NAME}"))
 
     @property
@@ -104,6 +107,14 @@ class _Job:
         """The newest checkpoint of a run that did not."""
         found = list(self.folder.glob("version_*/checkpoints/last.ckpt"))
         return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _content(argument: str) -> str:
+    """What a file holds that an option names; else the argument itself."""
+    try:
+        return Path(argument).read_text(encoding="utf-8", errors="surrogateescape")
+    except (OSError, ValueError):  # no file, or no name that one could have
+        return argument
 
 
 def _run_all(options: argparse.Namespace, fit_options: list[str], console: Console) -> list[Path]:
@@ -115,6 +126,9 @@ def _run_all(options: argparse.Namespace, fit_options: list[str], console: Conso
     twice = sorted({str(folder) for folder in folders if folders.count(folder) > 1})
     if twice:
         raise UserError(f"Two runs would share {twice[0]}; give configs labels of their own, LABEL=FILE.")
+    for job in jobs:
+        if job.seed == options.seeds[0]:
+            check_options(expand(job.arguments))
     for job in jobs:
         _claim(job)
     waiting = [job for job in jobs if not job.finished]
@@ -135,10 +149,7 @@ def _run_all(options: argparse.Namespace, fit_options: list[str], console: Conso
 
 def _job(spec: str, seed: int, root: Path, fit_options: list[str]) -> _Job:
     label, given, files = spec.rpartition("=")
-    paths = [Path(name) for name in files.split("+")]
-    for path in paths:
-        if not path.is_file():
-            raise UserError(f"--config names {str(path)!r}, but there is no such file.")
+    paths = [find_config(name) for name in files.split("+")]
     label = label if given else "+".join(path.stem for path in paths)
     arguments = [word for path in paths for word in ("--config", str(path))]
     arguments += [*fit_options, "--label", label, "--name", f"seed_{seed}", "--seed_everything", str(seed)]
@@ -179,6 +190,12 @@ def _run(job: _Job, console: Console) -> str | None:
 
 
 def _compare(places: Sequence[Path], options: argparse.Namespace, console: Console) -> None:
+    # Seconds that --help and a mistake in the options need not wait for.
+    from trinity.evaluation.figures import draw
+    from trinity.evaluation.method_report import MethodReport
+    from trinity.evaluation.methods import compare_methods
+    from trinity.evaluation.runs import find_runs
+
     if not 0 < options.level < 1:
         raise UserError(f"--level is {options.level}, but must lie between 0 and 1.")
     comparison = compare_methods(find_runs(places), options.correction, options.level)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
@@ -16,9 +16,11 @@ from rich.text import Text
 from trinity.episode.verdict import parse_judgement
 from trinity.errors import UserError
 from trinity.rewards.launcher import SandboxKind
-from trinity.rewards.rewards import Rewards
 from trinity.rewards.sandbox import Limits
 from trinity.tasks.jsonl import Row, read_rows
+
+if TYPE_CHECKING:
+    from trinity.rewards.rewards import Rewards
 
 _QUICK = {"cpu_seconds": 1.0, "wall_seconds": 2.0, "memory_mb": 1024, "output_mb": 4}
 _WIDTH = 110
@@ -100,7 +102,7 @@ def read_case(row: Row, number: int) -> Case:
     )
 
 
-async def grade_case(rewards: Rewards, case: Case) -> Result:
+async def grade_case(rewards: "Rewards", case: Case) -> Result:
     """Grade one case; one that can't be graded has reward 0 and an error."""
     begin = time.perf_counter()
 
@@ -123,7 +125,7 @@ async def grade_case(rewards: Rewards, case: Case) -> Result:
     return result(grade.reward, grade.extracted, grade.reason)
 
 
-async def _warm_up(rewards: Rewards, kinds: set[str]) -> None:
+async def _warm_up(rewards: "Rewards", kinds: set[str]) -> None:
     """Start what the first case of a kind would otherwise wait for."""
     if kinds & {"math", "text", "json_math"}:
         await rewards.grade(Case("", "math", r"\boxed{\frac{\sqrt{8}}{2}}", r"\sqrt{2}"), r"\boxed{\sqrt{8}}")
@@ -132,7 +134,7 @@ async def _warm_up(rewards: Rewards, kinds: set[str]) -> None:
         await asyncio.to_thread(rewards.check, program)
 
 
-async def _grade_all(rewards: Rewards, cases: Sequence[Case], show: Any) -> list[Result]:
+async def _grade_all(rewards: "Rewards", cases: Sequence[Case], show: Any) -> list[Result]:
     """One after another, so that the seconds of each are its own."""
     await _warm_up(rewards, {case.grader for case in cases})
     results = []
@@ -185,6 +187,8 @@ def _parser() -> ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Grade a file and print; the exit code: 1 where anything expected differs. Raises UserError."""
     options = _parser().parse_args(list(argv))
+    from trinity.rewards.rewards import Rewards  # a second that --help need not wait for
+
     cases = [read_case(row, number) for number, row in enumerate(read_rows(options.cases), 1)]
     limits = Limits(**options.limits.as_dict())
     with Rewards(sandbox=options.sandbox, code_limits=limits) as rewards:

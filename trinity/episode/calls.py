@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
-from trinity.pool.base import Completion, DecodeParameters, Message, Pool
+from trinity.pool.base import Completion, DecodeParameters, InfrastructureError, Message, Paid, Pool
 
 _Key = tuple[int, DecodeParameters, tuple[tuple[str, str], ...]]
 
@@ -25,6 +25,14 @@ class _Flight:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+
+
+@dataclass(slots=True)
+class Bill:
+    """Calls made for a trajectory beside its turns: what came back, and what was paid where nothing did."""
+
+    completions: list[Completion] = field(default_factory=list)
+    lost: Paid = Paid()  # noqa: RUF009 - frozen
 
 
 class Calls:
@@ -50,16 +58,25 @@ class Calls:
         self._all = places(concurrency)
         self._free = [places(limit) for limit in pool.limits]
 
+    def name(self, agent: int) -> str:
+        """An agent's name."""
+        return self._pool.agents[agent]
+
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
-        """Ask one agent. Raises what the pool raises."""
+        """Ask one agent. Raises what the pool raises. What needs no call waits for none."""
         key = agent, decode, tuple((message["role"], message["content"]) for message in messages)
         while (flight := self._flights.get(key)) is not None:
             future: asyncio.Future[Completion | Literal["abandoned"]]
             future = asyncio.get_running_loop().create_future()
             flight.waiting.append(future)
-            found = await future
+            try:
+                found = await future
+            except InfrastructureError as error:
+                raise error.for_another() from None
             if found != "abandoned":
-                return replace(found, cost=0.0, source="shared")
+                return found.from_elsewhere("shared")
+        if (known := self._pool.known(agent, messages, decode)) is not None:
+            return known
         flight = self._flights[key] = _Flight()
         outcome: Completion | Literal["abandoned"] | Exception = "abandoned"
         try:
@@ -74,14 +91,23 @@ class Calls:
             del self._flights[key]
             flight.land(outcome)
 
-    def asker(self, agent: int, decode: DecodeParameters) -> Callable[[str, str], Awaitable[str]]:
-        """A function (system text, user text) -> reply of one agent, within the same limits."""
+    def asker(self, agent: int, decode: DecodeParameters, bill: Bill) -> Callable[[str, str], Awaitable[str]]:
+        """A function (system text, user text) -> reply of one agent, within the same limits.
+
+        Each call is put on the bill, for whoever has to account for it.
+        """
 
         async def ask(system: str, user: str) -> str:
             messages: list[Message] = [
                 {"role": "system", "content": system},
                 {"role": "user", "content": user},
             ]
-            return (await self.complete(agent, messages, decode)).text
+            try:
+                completion = await self.complete(agent, messages, decode)
+            except InfrastructureError as error:
+                bill.lost += error.paid
+                raise
+            bill.completions.append(completion)
+            return completion.text
 
         return ask

@@ -8,12 +8,18 @@ from typing import Any
 from trinity.episode.rollout import Draw
 from trinity.episode.scheduler import Failure, Graded
 from trinity.errors import UserError
+from trinity.pool.base import Completion
 
 _ENCODER = json.JSONEncoder(check_circular=False)
 
 
 class Journal:
-    """Appends to a JSON Lines file: generation, candidate, task, decisions, tokens, cost, reward or failure.
+    """Appends to a JSON Lines file: generation, policy, candidate, task, decisions, tokens, cost, reward or
+    failure.
+
+    Tokens are those of the answers, wherever they came from; where, stands beside them as `source`.
+    `cost_usd` is what was paid for them, answers that could not be used and judging included, so that the
+    lines of a run add up to what it spent.
 
     A line is written whole or, where the disk is full or the process killed in the middle of it, is the last
     one and ends without a line break; the next `Journal` on that file begins a new line. Texts of LLMs stand
@@ -33,9 +39,9 @@ class Journal:
         except OSError as error:
             raise self._explained(error) from None
 
-    def add(self, draw: Draw, result: Graded | Failure) -> None:
-        """Append one trajectory."""
-        line = {"stage": draw.stage, "generation": draw.generation, **_entry(result)}
+    def add(self, draw: Draw, policy: str, result: Graded | Failure) -> None:
+        """Append one trajectory of the policy of that name."""
+        line = {"stage": draw.stage, "generation": draw.generation, "policy": policy, **_entry(result)}
         try:
             self._append(_ENCODER.encode(line).encode("ascii") + b"\n")
         except OSError as error:
@@ -62,7 +68,7 @@ def _entry(result: Graded | Failure) -> dict[str, Any]:
         return {
             "candidate": result.candidate,
             "task": result.task_id,
-            "cost_usd": result.cost,
+            "cost_usd": result.paid.usd,
             "failure": {"agent": result.agent, "cause": result.cause},
         }
     path = result.trajectory
@@ -73,7 +79,7 @@ def _entry(result: Graded | Failure) -> dict[str, Any]:
         "stop": path.stop,
         "prompt_tokens": path.prompt_tokens,
         "completion_tokens": path.completion_tokens,
-        "cost_usd": path.cost,
+        "cost_usd": result.paid.usd,
         "decisions": [
             {
                 "agent": turn.agent,
@@ -81,10 +87,20 @@ def _entry(result: Graded | Failure) -> dict[str, Any]:
                 "role": turn.role.name.lower(),
                 "role_probability": turn.role_probability,
                 "verdict": turn.judgement.verdict.value if turn.judgement is not None else None,
-                "source": turn.completion.source,
-                "finish_reason": turn.completion.finish_reason,
-                "cost_usd": turn.completion.cost,
+                **_said(turn.completion),
             }
             for turn in path.turns
         ],
+        **({"judged": [_said(completion) for completion in result.judged]} if result.judged else {}),
+    }
+
+
+def _said(completion: Completion) -> dict[str, Any]:
+    return {
+        "source": completion.source,
+        "finish_reason": completion.finish_reason,
+        **({"refusal": completion.refusal} if completion.refusal else {}),
+        "prompt_tokens": completion.prompt_tokens,
+        "completion_tokens": completion.completion_tokens,
+        "cost_usd": completion.paid.usd,
     }

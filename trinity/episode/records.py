@@ -8,7 +8,7 @@ from trinity.episode.rollout import Trajectory
 from trinity.episode.scheduler import Failure, Graded
 from trinity.episode.transcript import Turn
 from trinity.episode.verdict import Judgement, Verdict
-from trinity.pool.base import Completion
+from trinity.pool.base import Completion, Paid
 
 Record = dict[str, Any]
 
@@ -25,16 +25,22 @@ def to_record(result: Graded | Failure) -> Record:
         "stop": path.stop,
         "answer": path.answer,
         "turns": [_turn_record(turn) for turn in path.turns],
+        "judged": [asdict(completion) for completion in result.judged],
     }
 
 
 def from_record(record: Record) -> Graded | Failure:
     """What `to_record` was given."""
     if "failure" in record:
-        return Failure(**record["failure"])
+        failure = record["failure"]
+        return Failure(**{**failure, "paid": Paid(**failure["paid"])})
     turns = tuple(_turn(turn) for turn in record["turns"])
     path = Trajectory(record["candidate"], record["task"], turns, record["stop"], record["answer"])
-    return Graded(path, record["reward"])
+    return Graded(path, record["reward"], tuple(map(_completion, record["judged"])))
+
+
+def _completion(record: Record) -> Completion:
+    return Completion(**{**record, "wasted": Paid(**record["wasted"])})
 
 
 def _turn_record(turn: Turn) -> Record:
@@ -47,7 +53,7 @@ def _turn(record: Record) -> Turn:
         judgement = Judgement(Verdict(judgement["verdict"]), judgement["diagnosis"])
     changed = {
         "role": Role[record["role"].upper()],
-        "completion": Completion(**record["completion"]),
+        "completion": _completion(record["completion"]),
         "judgement": judgement,
     }
     return Turn(**{**record, **changed})

@@ -15,7 +15,7 @@ from trinity.episode.roles import Role
 from trinity.episode.transcript import RouterView, Transcript, Turn
 from trinity.episode.verdict import Verdict, parse_judgement
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters, InfrastructureError
+from trinity.pool.base import DecodeParameters, InfrastructureError, Paid
 
 RoleName = Literal["thinker", "worker", "verifier"]
 StopReason = Literal["accepted", "turns", "verifier_first"]
@@ -35,6 +35,8 @@ class EpisodeSettings:
         thinker_names_role: a Thinker's last line may fix the role of the next turn.
         verifier_first: what a Verifier does before there is any Worker output: nothing (`continue`), or it
             ends the trajectory with reward 0 (`end`).
+        refused_request: a request that a provider refuses (flagged, too long) counts as an empty answer, or
+            the trajectory fails and its task is dropped like one that was lost to the infrastructure.
         decode: how the LLMs sample.
     """
 
@@ -46,6 +48,7 @@ class EpisodeSettings:
     router_view: RouterView = "all"
     thinker_names_role: bool = False
     verifier_first: Literal["continue", "end"] = "continue"
+    refused_request: Literal["answer", "drop"] = "answer"
     decode: DecodeParameters = field(default_factory=DecodeParameters)
 
     def named_role(self, transcript: Transcript) -> Role | None:
@@ -116,7 +119,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """A finished trajectory. `answer` is None where no Worker has spoken; `cost` is in US dollars."""
+    """A finished trajectory. `answer` is None where no Worker has spoken."""
 
     candidate: int
     task_id: str
@@ -126,31 +129,22 @@ class Trajectory:
 
     @property
     def completion_tokens(self) -> int:
-        """Tokens that the LLMs wrote for this trajectory; a shared call's count where it was made."""
-        return sum(completion.completion_tokens for completion in self._paid)
+        """Tokens of the answers, wherever they came from."""
+        return sum(turn.completion.completion_tokens for turn in self.turns)
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens that the LLMs read for this trajectory, likewise."""
-        return sum(completion.prompt_tokens for completion in self._paid)
-
-    @property
-    def calls(self) -> int:
-        """Calls that were made for this trajectory."""
-        return len(self._paid)
+        """Tokens that the LLMs read for these answers."""
+        return sum(turn.completion.prompt_tokens for turn in self.turns)
 
     def served_by(self, source: str) -> int:
         """Turns whose answer is "shared" with another trajectory's call, or from the "cache"."""
         return sum(turn.completion.source == source for turn in self.turns)
 
     @property
-    def _paid(self) -> list[Completion]:
-        return [turn.completion for turn in self.turns if turn.completion.source == "call"]
-
-    @property
-    def cost(self) -> float:
-        """What the calls cost."""
-        return sum(turn.completion.cost for turn in self.turns)
+    def paid(self) -> Paid:
+        """What the calls that were made for this trajectory cost."""
+        return Paid.total(turn.completion.paid for turn in self.turns)
 
 
 Clip = Callable[[str, int], str]
@@ -185,7 +179,7 @@ class Rollout:
             try:
                 turn = await self._turn(task, transcript, candidate, draw)
             except InfrastructureError as error:
-                error.cost = sum(turn.completion.cost for turn in transcript.turns)
+                error.paid += Paid.total(turn.completion.paid for turn in transcript.turns)
                 raise
             has_worker = transcript.last_worker() is not None
             transcript.turns.append(turn)
@@ -216,6 +210,9 @@ class Rollout:
         if decode.temperature > 0:
             decode = replace(decode, sample=draw.sample)
         completion = await self.calls.complete(agent, messages, decode)
+        if completion.finish_reason == "refused" and self.settings.refused_request == "drop":
+            cause = f"request refused ({completion.refusal})"
+            raise InfrastructureError(self.calls.name(agent), cause, answered=True, paid=completion.paid)
         shown = self.clip(completion.text, self.settings.max_output_tokens)
         judgement = parse_judgement(completion.text) if role is Role.VERIFIER else None
         return Turn(agent, role, completion, shown, judgement, agent_p, role_p)

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from trinity.episode.calls import Bill
 from trinity.episode.rollout import Draw, Rollout, RolloutTask, Trajectory
 from trinity.errors import UserError
-from trinity.pool.base import InfrastructureError
+from trinity.pool.base import Completion, InfrastructureError, Paid
 
 
 class Grade(Protocol):
@@ -24,19 +25,21 @@ TaskT = TypeVar("TaskT", bound=RolloutTask)
 
 @dataclass(frozen=True)
 class Job(Generic[TaskT]):
-    """One trajectory to run."""
+    """One trajectory to run. `policy` is what the journal calls the policy that plays it."""
 
     task: TaskT
     candidate: int
     draw: Draw
+    policy: str = "candidate"
 
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """A finished trajectory and its reward (0 or 1)."""
+    """A finished trajectory and its reward (0 or 1). `judged` is what an LLM said that judged its answer."""
 
     trajectory: Trajectory
     reward: int
+    judged: tuple[Completion, ...] = ()
 
     @property
     def candidate(self) -> int:
@@ -48,16 +51,21 @@ class Graded:
         """The task it ran on."""
         return self.trajectory.task_id
 
+    @property
+    def paid(self) -> Paid:
+        """What it cost, judging included."""
+        return self.trajectory.paid + Paid.total(completion.paid for completion in self.judged)
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A trajectory that could not be finished; it has no reward. `cost` is what it cost all the same."""
+    """A trajectory that could not be finished; it has no reward. `paid` is what it cost all the same."""
 
     candidate: int
     task_id: str
     agent: str
     cause: str
-    cost: float = 0.0
+    paid: Paid = Paid()  # noqa: RUF009 - frozen
 
 
 def most_common(failures: Sequence[Failure]) -> str:
@@ -69,31 +77,35 @@ def most_common(failures: Sequence[Failure]) -> str:
 async def run_jobs(
     rollout: Rollout,
     jobs: Sequence[Job[TaskT]],
-    grade: Callable[[TaskT, str | None], Awaitable[Grade]],
-    finished: Callable[[Draw, Graded | Failure], None] = lambda draw, result: None,
+    grade: Callable[[TaskT, str | None, Bill], Awaitable[Grade]],
+    finished: Callable[[Job[TaskT], Graded | Failure], None] = lambda job, result: None,
 ) -> list[Graded | Failure]:
     """Run all jobs at once, each in a task of its own that waits for no other; results in their order.
 
-    `finished` is told of each result as soon as it is there.
+    `grade` puts the calls that it makes on the bill it is given. `finished` is told of each result as soon as
+    it is there.
 
     Raises UserError as soon as one trajectory does; the others are then cancelled.
     """
 
     async def one(job: Job[TaskT]) -> Graded | Failure:
         result = await play(job)
-        finished(job.draw, result)
+        finished(job, result)
         return result
 
     async def play(job: Job[TaskT]) -> Graded | Failure:
         try:
             trajectory = await rollout.run(job.task, job.candidate, job.draw)
         except InfrastructureError as error:
-            return Failure(job.candidate, job.task.id, error.agent, error.cause, error.cost)
+            return Failure(job.candidate, job.task.id, error.agent, error.cause, error.paid)
+        bill = Bill()
         try:
-            reward = (await grade(job.task, trajectory.answer)).reward
+            reward = (await grade(job.task, trajectory.answer, bill)).reward
         except InfrastructureError as error:  # of the call of an LLM that judges
-            return Failure(job.candidate, job.task.id, error.agent, error.cause, trajectory.cost)
-        return Graded(trajectory, reward)
+            # Several may have waited for it: what it cost stands on the bill of whoever made it.
+            paid = Graded(trajectory, 0, tuple(bill.completions)).paid + bill.lost
+            return Failure(job.candidate, job.task.id, error.agent, error.cause, paid)
+        return Graded(trajectory, reward, tuple(bill.completions))
 
     try:
         async with asyncio.TaskGroup() as group:

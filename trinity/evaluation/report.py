@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -137,6 +138,7 @@ class Report:
 
         found: dict[str, Any] = {
             "seed": self._seed,
+            "torch_threads": torch.get_num_threads(),
             "generations": len(self._j_series),
             "j_series": self._j_series,
             "theta_sha256": theta_sha256(self._theta),

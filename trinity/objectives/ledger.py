@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trinity.episode.scheduler import Failure, Graded, most_common
 from trinity.errors import UserError
+from trinity.pool.base import Paid
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,13 @@ class Ledger:
 
     All trajectories of a task on which any candidate failed are dropped: the pairing of candidates stays, and
     none gains by failing on hard tasks. `lost` holds the finished ones of these, which cost money all the
-    same; `failures` counts the failed ones by (agent, cause).
+    same; `failures` counts the failed ones by (agent, cause), and `failed` is what these cost.
     """
 
     kept: list[Graded]
     lost: list[Graded]
     failures: Counter[tuple[str, str]]
-    failed_cost: float = 0.0
+    failed: Paid = Paid()  # noqa: RUF009 - frozen
 
     @property
     def dropped(self) -> int:
@@ -52,10 +53,15 @@ class Ledger:
         return self.right / len(self.kept) if self.kept else math.nan
 
     @property
-    def cost(self) -> float:
-        """What all trajectories cost, failed ones included, in US dollars."""
-        finished = sum(graded.trajectory.cost for graded in (*self.kept, *self.lost))
-        return finished + self.failed_cost
+    def paid(self) -> Paid:
+        """What all trajectories cost: failed ones, judging, and answers that could not be used included."""
+        return Paid.total(graded.paid for graded in (*self.kept, *self.lost)) + self.failed
+
+    @property
+    def refusals(self) -> Counter[tuple[int, str]]:
+        """Turns of finished trajectories without a proper answer, by (place of the agent, cause)."""
+        turns = [turn for graded in (*self.kept, *self.lost) for turn in graded.trajectory.turns]
+        return Counter((turn.agent, turn.completion.refusal) for turn in turns if turn.completion.refusal)
 
     def fitness(self, candidates: int) -> Tensor:
         """Mean reward of each candidate over the kept tasks, shape (candidates,), float32."""
@@ -66,15 +72,21 @@ class Ledger:
         return total / count
 
     def metrics(self, agents: Sequence[str]) -> dict[str, float]:
-        """Counts, and what all finished trajectories cost, by log tag; for means see `TrajectoryMeans`."""
+        """Counts, and what all trajectories cost, by log tag; for means see `TrajectoryMeans`.
+
+        `prompt_tokens` and `completion_tokens` are those of the answers of finished trajectories, wherever
+        they came from; `cost_usd`, `calls` and `paid_tokens` are what was paid for.
+        """
         turns = [turn for graded in self.kept for turn in graded.trajectory.turns]
         finished = [graded.trajectory for graded in (*self.kept, *self.lost)]
         cut = sum(turn.completion.finish_reason == "length" for turn in turns)
+        paid = self.paid
         return {
             "prompt_tokens": float(sum(path.prompt_tokens for path in finished)),
             "completion_tokens": float(sum(path.completion_tokens for path in finished)),
-            "cost_usd": self.cost,
-            "calls": float(sum(path.calls for path in finished)),
+            "cost_usd": paid.usd,
+            "paid_tokens": float(paid.tokens),
+            "calls": float(paid.calls),
             "calls_shared": float(sum(path.served_by("shared") for path in finished)),
             "calls_cached": float(sum(path.served_by("cache") for path in finished)),
             "cut_by_length": float(cut),
@@ -90,6 +102,7 @@ class Ledger:
             "trajectories/dropped": float(self.dropped),
             "trajectories/failed": float(self.failures.total()),
             **{f"failures/{agent}/{cause}": float(n) for (agent, cause), n in self.failures.items()},
+            **{f"refusals/{agents[i]}/{cause}": float(n) for (i, cause), n in self.refusals.items()},
         }
 
 
@@ -100,7 +113,8 @@ def settle(results: Sequence[Graded | Failure]) -> Ledger:
     finished = [result for result in results if isinstance(result, Graded)]
     kept = [graded for graded in finished if graded.task_id not in failed_tasks]
     lost = [graded for graded in finished if graded.task_id in failed_tasks]
-    return Ledger(kept, lost, Counter((f.agent, f.cause) for f in failed), sum(f.cost for f in failed))
+    causes = Counter((failure.agent, failure.cause) for failure in failed)
+    return Ledger(kept, lost, causes, Paid.total(failure.paid for failure in failed))
 
 
 def account(results: Sequence[Graded | Failure], max_dropped_share: float) -> Ledger:

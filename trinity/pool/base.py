@@ -1,8 +1,8 @@
 """The interface of a pool: one agent answers one list of messages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypedDict
 
 from trinity.errors import UserError
@@ -33,13 +33,46 @@ class DecodeParameters:
 
 
 @dataclass(frozen=True, slots=True)
+class Paid:
+    """What calls cost: US dollars, how many there were, and the tokens read and written for them."""
+
+    usd: float = 0.0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: "Paid") -> "Paid":
+        return Paid(
+            self.usd + other.usd,
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+    @classmethod
+    def total(cls, parts: Iterable["Paid"]) -> "Paid":
+        """The sum."""
+        return sum(parts, cls())
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """What came back from an LLM.
 
-    `cost` is in US dollars, as the server states it. `source` is "shared" where another trajectory's
-    identical call was waited for, which then has the cost, and "cache" where it was made before. Who paid is
-    no part of what was said: neither field counts when completions are compared. `finish_reason` "length"
-    means that the answer was cut by its own token limit: a result, not a failure. `reasoning` never enters a
+    `prompt_tokens` and `completion_tokens` are the answer's, wherever it came from: `source` is "shared"
+    where another trajectory's identical call was waited for, which then has the cost, and "cache" where it
+    was made before. `cost` is what this call cost, in US dollars, and `is_priced` False where neither the
+    server nor a price says so. `wasted` is what was paid for answers to the same request that could not be
+    used. Who paid is no part of what was said: none of these counts when completions are compared.
+
+    `finish_reason` "length" means that the answer was cut by its own token limit, "refused" that the provider
+    would not take this request: results both, no failures. `refusal` says why there is no proper answer
+    ("content filter", "status 403", ...), and is empty where there is one. `reasoning` never enters a
     transcript.
     """
 
@@ -47,28 +80,64 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = field(default=0.0, compare=False)
-    finish_reason: Literal["stop", "length"] = "stop"
+    finish_reason: Literal["stop", "length", "refused"] = "stop"
     reasoning: str = ""
     source: Literal["call", "shared", "cache"] = field(default="call", compare=False)
+    refusal: str = ""
+    is_priced: bool = field(default=True, compare=False)
+    wasted: Paid = field(default=Paid(), compare=False)
+
+    @property
+    def paid(self) -> Paid:
+        """What was paid for it by whoever asked, answers that could not be used included."""
+        if self.source != "call":
+            return self.wasted
+        return Paid(self.cost, 1, self.prompt_tokens, self.completion_tokens) + self.wasted
+
+    def from_elsewhere(self, source: Literal["shared", "cache"]) -> "Completion":
+        """The same answer for somebody who does not pay for it."""
+        return replace(self, cost=0.0, source=source, wasted=Paid())
 
 
 class InfrastructureError(Exception):
     """No answer came back (network, server, quota): never a wrong answer, never scored 0.
 
     `retry_after` is how many seconds the server asked to wait, where it did. `answered` tells that the server
-    is up, but gave nothing that can be used. `cost` is what the trajectory that ends by this had cost until
-    then, in US dollars.
+    is up, but gave nothing that can be used. `paid` is what was paid for it all the same: for one attempt,
+    then for all of a call, then for the whole trajectory that ends by this.
     """
 
     def __init__(
-        self, agent: str, cause: str, retry_after: float | None = None, *, answered: bool = False
+        self,
+        agent: str,
+        cause: str,
+        retry_after: float | None = None,
+        *,
+        answered: bool = False,
+        paid: Paid = Paid(),
     ) -> None:
         super().__init__(f"{agent}: {cause}")
         self.agent = agent
         self.cause = cause
         self.retry_after = retry_after
         self.answered = answered
-        self.cost = 0.0
+        self.paid = paid
+
+    def for_another(self) -> "InfrastructureError":
+        """The same failure for somebody else who waited for the call and does not pay for it."""
+        return InfrastructureError(self.agent, self.cause, self.retry_after, answered=self.answered)
+
+
+class RequestRefusedError(UserError):
+    """A provider would not take a request: the request's fault, or the model cannot be used at all.
+
+    Which one is for whoever made the call to find out. The message says what the user can do in the second
+    case; `completion` is the result in the first one.
+    """
+
+    def __init__(self, message: str, completion: Completion) -> None:
+        super().__init__(message)
+        self.completion = completion
 
 
 @dataclass(frozen=True)
@@ -148,6 +217,15 @@ class Pool(ABC):
         """What each agent costs, where it is known before a call."""
         return [None] * len(self.agents)
 
+    @property
+    def states_cost(self) -> Sequence[bool]:
+        """Whether each agent's calls can be told in dollars: by their server, by a price, or as free."""
+        return [True] * len(self.agents)
+
+    def known(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion | None:
+        """An answer that needs no call, at no cost; None where one has to be made. Never waits."""
+        return None
+
     def identity(self, agent: int, decode: DecodeParameters) -> dict[str, Any]:
         """All that decides an agent's answer beside the messages, for the key of a cache; plain values."""
         fields = asdict(decode)
@@ -156,7 +234,11 @@ class Pool(ABC):
 
     @abstractmethod
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
-        """Ask one agent. Raises InfrastructureError if no answer could be had."""
+        """Ask one agent.
+
+        Raises InfrastructureError if no answer could be had, RequestRefusedError where the provider would not
+        take the request.
+        """
 
     def check(self) -> None:
         """Fail early where the pool can't be used; called once, before the first `complete`.

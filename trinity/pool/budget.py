@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from trinity.errors import UserError
-from trinity.pool.base import Completion
+from trinity.pool.base import Paid
 
 _LEAST = 1e-9  # dollars
 
@@ -18,8 +18,9 @@ class Budget:
     Args:
         usd: dollars. A call leaves only if what it may cost at most still fits: by the model's price and
             token limit where the pool gives a price, else by the dearest call of the model so far, of which
-            the first goes alone.
-        calls: requests that were answered; answers from the cache do not count.
+            the first goes alone. Refused where some model's calls can't be told in dollars.
+        calls: requests that were answered, also by what could not be used; answers from the cache do not
+            count.
         tokens: prompt and completion tokens of these.
         trajectories: of training.
     """
@@ -96,16 +97,21 @@ class Meter:
         self._changed = asyncio.Condition()
 
     @property
+    def limits_usd(self) -> bool:
+        """Whether dollars have a limit."""
+        return self._budget.usd is not None
+
+    @property
     def is_limited(self) -> bool:
         """Whether anything but trajectories has a limit."""
         return (self._budget.usd, self._budget.calls, self._budget.tokens) != (None, None, None)
 
-    def count(self, completion: Completion) -> None:
-        """Add one call to what was spent."""
+    def count(self, paid: Paid) -> None:
+        """Add calls to what was spent."""
         spent = self.spent
-        spent.usd += completion.cost
-        spent.calls += 1
-        spent.tokens += completion.prompt_tokens + completion.completion_tokens
+        spent.usd += paid.usd
+        spent.calls += paid.calls
+        spent.tokens += paid.tokens
 
     async def reserve(self, most: Callable[[], Spent]) -> Spent:
         """Set aside what a call may take, and say what was; waits where only calls under way are in its way.
@@ -133,12 +139,11 @@ class Meter:
         rest = 0.0 if limit is None else limit / self.share - self.spent.usd
         return replace(most, usd=rest if limit is None or rest > 0 else _LEAST)
 
-    async def settle(self, most: Spent, completion: Completion | None) -> None:
-        """Replace what was set aside by what was spent; None: by nothing."""
+    async def settle(self, most: Spent, paid: Paid) -> None:
+        """Replace what was set aside by what was spent."""
         async with self._changed:
             self._reserved = self._reserved + -most
-            if completion is not None:
-                self.count(completion)
+            self.count(paid)
             self._changed.notify_all()
 
     def count_trajectories(self, count: int) -> None:

@@ -6,12 +6,12 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters, Message, Pool
+from trinity.pool.base import Completion, DecodeParameters, Message, Paid, Pool
 
 CacheMode = Literal["read_write", "replay"]
 
@@ -26,8 +26,19 @@ CREATE TABLE IF NOT EXISTS completions (
     stored_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 ) WITHOUT ROWID
 """
+# What was paid for answers that could not be used: nothing to replay, but a part of what a run has spent.
+_WASTE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS wasted (
+    run TEXT NOT NULL,
+    usd REAL NOT NULL,
+    calls INTEGER NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    stored_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+)
+"""
 _COLUMNS = {"key", "request", "completion", "run", "stored_at"}
-_KEPT = ("text", "prompt_tokens", "completion_tokens", "cost", "finish_reason", "reasoning")
+_KEPT = ("text", "prompt_tokens", "completion_tokens", "cost", "finish_reason", "reasoning", "refusal")
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,9 @@ class Store(Protocol):
 
     def put(self, key: str, request: Request, completion: Completion) -> None:
         """Keep one for good, before anybody uses it."""
+
+    def waste(self, paid: Paid) -> None:
+        """Keep what was paid for an answer that could not be used."""
 
 
 class CompletionCache:
@@ -114,6 +128,7 @@ class CompletionCache:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute(_SCHEMA)
+        database.execute(_WASTE_SCHEMA)
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -135,11 +150,11 @@ class CompletionCache:
             row = self._database.execute(
                 "SELECT completion FROM completions WHERE key = ?", (key,)
             ).fetchone()
-            return None if row is None else _from_cache(json.loads(row[0]))
+            return None if row is None else Completion(**json.loads(row[0])).from_elsewhere("cache")
 
     def put(self, key: str, request: Request, completion: Completion) -> None:
         """See `Store.put`. The first of equal keys stays. Raises UserError where it can't be written."""
-        if completion.finish_reason != "length" and not completion.text.strip():
+        if completion.finish_reason != "length" and not completion.text.strip() and not completion.refusal:
             return
         kept = {name: value for name, value in asdict(completion).items() if name in _KEPT}
         row = (key, json.dumps(request, sort_keys=True), json.dumps(kept), self._run)
@@ -152,13 +167,28 @@ class CompletionCache:
         )
         return done.rowcount > 0
 
-    def spent(self, run: str) -> tuple[float, int, int]:
-        """(dollars, calls, tokens) of what a run stored."""
+    def waste(self, paid: Paid) -> None:
+        """See `Store.waste`. Raises UserError where it can't be written."""
+        row = (self._run, paid.usd, paid.calls, paid.prompt_tokens, paid.completion_tokens)
+        with self._explained("write"):
+            self._database.execute(
+                "INSERT INTO wasted (run, usd, calls, prompt_tokens, completion_tokens) "
+                "VALUES (?, ?, ?, ?, ?)",
+                row,
+            )
+
+    def spent(self, run: str) -> Paid:
+        """What a run paid for: what it stored, and what could not be used."""
         with self._explained("read"):
             rows = self._database.execute("SELECT completion FROM completions WHERE run = ?", (run,))
-            paid = [_from_cache(json.loads(text), paid=True) for (text,) in rows]
-        tokens = sum(completion.prompt_tokens + completion.completion_tokens for completion in paid)
-        return sum(completion.cost for completion in paid), len(paid), tokens
+            stored = [Completion(**json.loads(text)).paid for (text,) in rows]
+            tables = self._database.execute("SELECT name FROM sqlite_master WHERE name = 'wasted'")
+            if not tables.fetchone():  # as in caches of earlier versions
+                return Paid.total(stored)
+            lost = self._database.execute(
+                "SELECT usd, calls, prompt_tokens, completion_tokens FROM wasted WHERE run = ?", (run,)
+            )
+            return Paid.total([*stored, *(Paid(*row) for row in lost)])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows in the order of their keys: {key, request, completion}."""
@@ -228,11 +258,6 @@ class CompletionCache:
             pass
 
 
-def _from_cache(kept: dict[str, Any], *, paid: bool = False) -> Completion:
-    completion = Completion(**kept)
-    return completion if paid else replace(completion, cost=0.0, source="cache")
-
-
 def checked(where: str, row: dict[str, Any]) -> tuple[str, Request, dict[str, Any]]:
     """(key, request, completion) of an exported row.
 
@@ -245,15 +270,21 @@ def checked(where: str, row: dict[str, Any]) -> tuple[str, Request, dict[str, An
             "writes them."
         )
     if "messages" not in request and _KEY.fullmatch(str(row.get("key"))):
-        return str(row["key"]), request, {name: kept[name] for name in _KEPT}  # taken at its word
+        return str(row["key"]), request, _kept(kept)  # taken at its word
     key = key_of(request)
     if row.get("key", key) != key:
         raise UserError(f"{where}: the key is not that of its request; export it anew, or drop the key.")
-    return key, request, {name: kept[name] for name in _KEPT}
+    return key, request, _kept(kept)
+
+
+def _kept(kept: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a completion; exports of earlier versions have no `refusal`."""
+    return {name: kept.get(name, "") for name in _KEPT}
 
 
 def _is_completion(kept: dict[str, Any]) -> bool:
-    texts = all(isinstance(kept.get(name), str) for name in ("text", "reasoning"))
+    texts = all(isinstance(kept.get(name, ""), str) for name in ("text", "reasoning", "refusal"))
+    texts = texts and kept.keys() >= {"text", "reasoning"}
     numbers = [kept.get(name) for name in ("prompt_tokens", "completion_tokens", "cost")]
     amounts = all(isinstance(n, int | float) and not isinstance(n, bool) and n >= 0 for n in numbers)
-    return texts and amounts and kept.get("finish_reason") in ("stop", "length")
+    return texts and amounts and kept.get("finish_reason") in ("stop", "length", "refused")

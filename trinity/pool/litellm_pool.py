@@ -4,14 +4,14 @@ import asyncio
 import functools
 import importlib
 import ipaddress
-import math
 import os
 import re
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 from trinity.errors import UserError
@@ -21,21 +21,28 @@ from trinity.pool.base import (
     InfrastructureError,
     Message,
     Pace,
+    Paid,
     Pool,
     Price,
+    RequestRefusedError,
     RetrySettings,
 )
+from trinity.pool.reply import body_of, error_of, read, usage_of
+from trinity.pool.wire import Heard, Wire, hear
 
-# Statuses that no repetition mends, and what the user can do about each.
-_REFUSALS = {
-    400: "check the model's name and which decode parameters it takes",
+# Statuses by which a model can't be used at all, and what the user can do about each.
+_UNUSABLE = {
     401: "check the API key",
     402: "add credit to the account",
-    403: "check what the API key and the account may use",
     404: "check the model's name and api_base",
 }
+# Statuses by which a request is refused, or again the model: what to do in the second case.
+_REFUSED = {
+    400: "check the model's name and which decode parameters it takes",
+    403: "check what the API key and the account may use",
+}
+_PASSING = {408, 409, 425, 429}  # what a repetition may mend; so it may all from 500 on
 _CREDENTIAL = re.compile(r"(?i)bearer\s+\S+|\bsk-[\w*.-]+")
-_THINK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|$)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,8 @@ class ModelConfig:
         extra_body: further fields of the request's body.
         provider: which of OpenRouter's providers may serve the model.
         pace: requests and tokens a minute.
-        price: US dollars for a million tokens, for budgets and `--dry_run`; costs are the server's statement.
+        price: US dollars for a million tokens: for budgets and `--dry_run`, and what a call costs where the
+            server does not say. Of a model that costs nothing: {prompt: 0, completion: 0}.
     """
 
     model: str
@@ -117,9 +125,10 @@ class LiteLLMPool(Pool):
     """LLMs reached through `litellm.acompletion`.
 
     Each call is one request: no retry, no fallback to another model. The cost is what the server states in
-    `usage.cost` (OpenRouter does), else 0. A server's fault is an InfrastructureError; a refusal that no
-    repetition mends (status 400, 401, 402, 403, 404) is a UserError. API keys come from the environment and
-    stand in no message.
+    `usage.cost` (OpenRouter does), else tokens at the model's price, else unknown. A server's fault is an
+    InfrastructureError with what it cost; a model that can't be used (status 401, 402, 404) is a UserError; a
+    refused request (any other status below 500 that no repetition mends) a RequestRefusedError. API keys come
+    from the environment and stand in no message.
 
     Args:
         models: the LLMs, in the order of the head's logits.
@@ -141,6 +150,7 @@ class LiteLLMPool(Pool):
         self._models = list(models)
         self._timeout = timeout
         self._retry = retry
+        self._wire: Wire | None = None
 
     @property
     def agents(self) -> Sequence[str]:
@@ -167,6 +177,11 @@ class LiteLLMPool(Pool):
         """The models' `price`."""
         return [config.price for config in self._models]
 
+    @property
+    def states_cost(self) -> Sequence[bool]:
+        """OpenRouter states each call's cost; of other servers that is not known."""
+        return [c.price is not None or c.model.startswith("openrouter/") for c in self._models]
+
     def identity(self, agent: int, decode: DecodeParameters) -> dict[str, Any]:
         """The request without messages, keys and addresses."""
         request = self._request(self._models[agent], [], decode)
@@ -189,30 +204,36 @@ class LiteLLMPool(Pool):
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """Ask one model, once.
 
-        Raises InfrastructureError if no usable answer came back, UserError if the server refuses for good.
+        Raises InfrastructureError if no usable answer came back, RequestRefusedError if the server would not
+        take the request, UserError if the model can't be used.
         """
         config = self._models[agent]
         request = self._request(config, messages, decode)
-        failure: Exception
+        if self._wire is None:
+            self._wire = Wire(_litellm())
+        request |= self._wire.options(config.model)
+        heard, error = hear(), None
         try:
             # LiteLLM's own timeout starts anew with every byte that arrives.
             async with asyncio.timeout(self._timeout):
                 response = await _litellm().acompletion(**request, api_key=config.key)
-            return _read(config, response)
-        except InfrastructureError:
-            raise
-        except TimeoutError:
-            failure = InfrastructureError(config.label, "timeout")
-        except Exception as error:
-            failure = self._failure(config, error)
-        # Outside the handler: a chained exception would bring the client's own text, which may quote a key.
-        raise failure
+            if heard.status is None:
+                heard.status, heard.body = 200, response.model_dump_json()
+        except Exception as raised:
+            error = raised
+        failure = self._failure(config, error, heard)
+        # Not chained, and no local any more: the client's own text may quote a key.
+        del error
+        if failure is not None:
+            raise failure
+        characters = sum(len(message["content"]) for message in messages)
+        return read(config.label, heard.body, config.price, characters)
 
     async def aclose(self) -> None:
         """Close LiteLLM's connections; nothing to do if no call was made."""
-        if _litellm.cache_info().currsize:
-            await _litellm().close_litellm_async_clients()
-            _litellm().in_memory_llm_clients_cache.flush_cache()
+        if self._wire is not None:
+            wire, self._wire = self._wire, None
+            await wire.aclose()
 
     def _request(
         self, config: ModelConfig, messages: Sequence[Message], decode: DecodeParameters
@@ -238,23 +259,39 @@ class LiteLLMPool(Pool):
             request["extra_body"] = body
         return request
 
-    def _failure(self, config: ModelConfig, error: Exception) -> Exception:
-        """What an exception of LiteLLM means: its kind and status, and only for refusals its text.
+    def _failure(self, config: ModelConfig, error: Exception | None, heard: Heard) -> Exception | None:
+        """Why there is nothing to read; None where there is a body, which LiteLLM may have failed to read.
 
-        LiteLLM reports lost connections and responses that it can't read as status 500, too.
+        LiteLLM reports lost connections and responses that it can't read as status 500, too: the status that
+        was heard comes first. An error inside a 200 counts by its own code.
         """
-        status = getattr(error, "status_code", None)
-        if status in _REFUSALS:
-            said = self._redact(str(getattr(error, "message", error)))
-            return UserError(
-                f"{config.model} refused the call with status {status} ({said}): {_REFUSALS[status]}."
-            )
+        stated = error_of(body_of(heard.body))
+        status = heard.status or getattr(error, "status_code", None)
+        if heard.status == 200:
+            status = stated[0] if stated else 200
+        if status in _UNUSABLE or _is_refusal(status):
+            said = self._redact(stated[1] if stated else str(getattr(error, "message", error)))
+            advice = _UNUSABLE.get(status) or _REFUSED.get(status, "check what the model takes")
+            sentence = f"{config.model} refused the call with status {status} ({said}): {advice}."
+            if status in _UNUSABLE:
+                return UserError(sentence)
+            return RequestRefusedError(sentence, _refused(status, usage_of(heard.body).paid(config.price)))
+        if heard.status == 200 and not isinstance(error, TimeoutError):
+            return None
+        return self._lost(config, error, status, heard)
+
+    @staticmethod
+    def _lost(
+        config: ModelConfig, error: Exception | None, status: object, heard: Heard
+    ) -> InfrastructureError:
+        paid = usage_of(heard.body).paid(config.price)
         kind = type(error).__name__
         if "Timeout" in kind:
-            return InfrastructureError(config.label, "timeout")
+            return InfrastructureError(config.label, "timeout", paid=paid)
         if isinstance(status, int) and status >= 400:
-            return InfrastructureError(config.label, f"{kind} (status {status})", _retry_after(error))
-        return InfrastructureError(config.label, f"{kind} (unreadable response)")
+            cause = f"{kind} (status {status})"
+            return InfrastructureError(config.label, cause, _retry_after(error), paid=paid)
+        return InfrastructureError(config.label, f"{kind} (unreadable response)", paid=paid)
 
     def _redact(self, text: str) -> str:
         """One short line of the text, without this pool's keys or anything that looks like one."""
@@ -272,10 +309,12 @@ def _litellm() -> Any:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
+    # Of responses in other forms than it expects, which are read here all the same.
+    warnings.filterwarnings("ignore", message="(?s).*Pydantic serializer warnings")
     return litellm
 
 
-def _retry_after(error: Exception) -> float | None:
+def _retry_after(error: Exception | None) -> float | None:
     """The seconds of a Retry-After header (RFC 9110, 10.2.3: a number or a date), if there is one."""
     # Where LiteLLM keeps a response's headers depends on the provider.
     headers = getattr(error, "litellm_response_headers", None) or {}
@@ -307,37 +346,18 @@ def _is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def _read(config: ModelConfig, response: Any) -> Completion:
-    """A response as a Completion. Raises InfrastructureError if it holds no usable answer."""
-    if not response.choices:
-        raise InfrastructureError(config.label, "no choices", answered=True)
-    choice = response.choices[0]
-    # LiteLLM turns the finish reason "error" (a provider that failed half-way) into "stop".
-    fields = getattr(choice, "provider_specific_fields", None) or {}
-    if fields.get("error") or fields.get("native_finish_reason") == "error":
-        raise InfrastructureError(config.label, "broken off by the provider", answered=True)
-    text = choice.message.content or ""
-    reasoning = getattr(choice.message, "reasoning_content", None) or ""
-    # LiteLLM moves a closed <think> block to the reasoning, but not one that the token limit cut.
-    if thought := _THINK.match(text):
-        reasoning, text = reasoning + thought[1], text[thought.end() :]
-    cut = choice.finish_reason == "length"
-    if not cut and not text.strip():
-        cause = f"empty content (finish reason {choice.finish_reason})"
-        raise InfrastructureError(config.label, cause, answered=True)
-    usage = getattr(response, "usage", None)
+def _is_refusal(status: object) -> TypeGuard[int]:
+    """Whether a status says that this request will not be taken, now or later."""
+    return isinstance(status, int) and 400 <= status < 500 and status not in _PASSING | _UNUSABLE.keys()
+
+
+def _refused(status: int, paid: Paid) -> Completion:
+    """The result of a request that a provider refused: an empty answer."""
     return Completion(
-        text=text,
-        prompt_tokens=getattr(usage, "prompt_tokens", 0) or 0,
-        completion_tokens=getattr(usage, "completion_tokens", 0) or 0,
-        cost=_cost(getattr(usage, "cost", None)),
-        finish_reason="length" if cut else "stop",
-        reasoning=reasoning,
+        text="",
+        prompt_tokens=paid.prompt_tokens,
+        completion_tokens=paid.completion_tokens,
+        cost=paid.usd,
+        finish_reason="refused",
+        refusal=f"status {status}",
     )
-
-
-def _cost(stated: object) -> float:
-    """US dollars as the server states them; 0 for anything that is no amount."""
-    if isinstance(stated, bool) or not isinstance(stated, int | float):
-        return 0.0
-    return float(stated) if math.isfinite(stated) and stated >= 0 else 0.0

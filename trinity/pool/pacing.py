@@ -40,8 +40,15 @@ class Pacer:
         self._requests_at = at + self._for_request
         self._tokens_at = max(self._tokens_at, at) + tokens * self._for_token
         if at > now:
-            await self._sleep(at - now)
+            try:
+                await self._sleep(at - now)
+            except BaseException:  # it never left
+                self.settle(tokens, 0)
+                raise
 
     def settle(self, expected: int, actual: int) -> None:
-        """Correct what `admit` was told: later requests leave later, or sooner."""
+        """Correct what `admit` was told: later requests leave later, or sooner.
+
+        A request that failed took what was paid for it, mostly nothing.
+        """
         self._tokens_at += (actual - expected) * self._for_token

@@ -94,7 +94,8 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
             if path.suffix == ".gz"
             else path.open(encoding="utf-8") as f
         ):
-            for number, line in enumerate(f, 1):
+            for number, marked in enumerate(f, 1):
+                line = marked.removeprefix("\ufeff")  # a byte order mark
                 if line.strip():
                     empty = False
                     where = f"{path}, line {number}"

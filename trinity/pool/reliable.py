@@ -4,16 +4,27 @@ import asyncio
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from trinity.errors import UserError
-from trinity.pool.base import Completion, DecodeParameters, Message, Pace, Pool
+from trinity.pool.base import (
+    Completion,
+    DecodeParameters,
+    InfrastructureError,
+    Message,
+    Pace,
+    Paid,
+    Pool,
+    RequestRefusedError,
+)
 from trinity.pool.budget import Meter, Spent
 from trinity.pool.cache import Store, request_of
 from trinity.pool.circuit import Circuit
 from trinity.pool.pacing import Pacer
 
 _LAST_WAIT = 120.0
+_PLAIN_QUESTION: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
 _CHARACTERS_A_TOKEN = 3.0  # on the safe side for English; other scripts take more tokens
 
 
@@ -50,6 +61,7 @@ class ReliablePool(Pool):
             and (meter is None or not meter.is_limited)
         )
         self._dearest: list[float | None] = [None] * len(pool.agents)
+        self._answers = [False] * len(pool.agents)
         self._under_way: set[asyncio.Task[Completion]] = set()
 
     def share_with(self, processes: int) -> None:
@@ -73,74 +85,136 @@ class ReliablePool(Pool):
         return self._pool.identity(agent, decode)
 
     def check(self) -> None:
-        """The pool's, unless it is never called."""
+        """The pool's, unless it is never called.
+
+        Raises UserError, too, where dollars are limited and some model's calls can't be told in dollars.
+        """
         if self._replay:
             super().check()
-        else:
-            self._pool.check()
+            return
+        self._pool.check()
+        if self._meter is None or not self._meter.limits_usd:
+            return
+        unknown = [n for n, told in zip(self.agents, self._pool.states_cost, strict=True) if not told]
+        if unknown:
+            raise UserError(
+                f"budget.usd can't be kept: the server of {', '.join(unknown)} may not state what a call "
+                "costs; give the model a price {prompt, completion} (zeros if it is free), or limit "
+                "budget.tokens or budget.calls instead."
+            )
+
+    def known(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion | None:
+        """What the store holds. Raises UserError where nothing else may answer."""
+        if self._store is None:
+            return None
+        key, _ = request_of(self._pool, agent, messages, decode)
+        found = self._store.get(key)
+        if found is None and self._replay:
+            raise UserError(
+                f"The cache to replay holds no answer of {self.agents[agent]} to "
+                f"{messages[-1]['content'][:60]!r}…: replay the config and seed that were recorded, or set "
+                "cache.mode to read_write."
+            )
+        return found
 
     async def complete(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """See `Pool.complete`. Raises UserError, too, where the budget or the patience is used up."""
         if self._is_plain:
             completion = await self._pool.complete(agent, messages, decode)
             if self._meter is not None:
-                self._meter.count(completion)
+                self._meter.count(completion.paid)
             return completion
-        if self._store is None:
-            return await self._called(agent, messages, decode)
-        key, _ = request_of(self._pool, agent, messages, decode)
-        known = self._store.get(key)
-        if known is not None:
-            return known
-        if self._replay:
-            raise UserError(
-                f"The cache to replay holds no answer of {self.agents[agent]} to "
-                f"{messages[-1]['content'][:60]!r}…: replay the config and seed that were recorded, or set "
-                "cache.mode to read_write."
-            )
-        return await self._called(agent, messages, decode)
+        return self.known(agent, messages, decode) or await self._called(agent, messages, decode)
 
     async def _called(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         most = self._most(agent, messages, decode)
         if self._meter is not None:
             most = await self._meter.reserve(lambda: self._most(agent, messages, decode))
-        completion: Completion | None = None
+        bill: list[Paid] = []
         try:
-            completion = await self._patiently(agent, messages, decode, most.tokens)
+            completion = await self._patiently(agent, messages, decode, most.tokens, bill)
             self._dearest[agent] = max(self._dearest[agent] or 0.0, completion.cost)
-            return completion
+        except InfrastructureError as error:
+            error.paid = Paid.total(bill)
+            raise
         finally:
             if self._meter is not None:
-                await self._meter.settle(most, completion)
+                await self._meter.settle(most, Paid.total(bill))
+        if not completion.is_priced and self._meter is not None and self._meter.limits_usd:
+            raise UserError(
+                f"budget.usd can't be kept: the server of {self.agents[agent]} stated no cost for a call; "
+                "give the model a price {prompt, completion}, and go on with --ckpt_path."
+            )
+        return completion
 
     async def _patiently(
-        self, agent: int, messages: Sequence[Message], decode: DecodeParameters, expected: int
+        self,
+        agent: int,
+        messages: Sequence[Message],
+        decode: DecodeParameters,
+        expected: int,
+        bill: list[Paid],
     ) -> Completion:
+        """One answer, after as many attempts as it takes; what was paid for each is added to the bill."""
         pacer, circuit = self._pacers[agent], self._circuits[agent]
 
         async def request() -> Completion:
             await pacer.admit(expected)
-            completion = await self._made(agent, messages, decode)
-            pacer.settle(expected, completion.prompt_tokens + completion.completion_tokens)
+            paid = Paid()
+            try:
+                completion = await self._made(agent, messages, decode)
+                paid = completion.paid
+            except InfrastructureError as error:
+                paid = error.paid
+                raise
+            finally:
+                pacer.settle(expected, paid.tokens)
+                bill.append(paid)
             return completion
 
-        return await (request() if circuit is None else circuit.call(request))
+        completion = await (request() if circuit is None else circuit.call(request))
+        return replace(completion, wasted=completion.wasted + Paid.total(bill[:-1]))
 
     async def _made(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
         """One request. Whoever waits for it may be cancelled; what is asked for is paid for, and kept."""
         store = self._store
         if store is None:
-            return await self._pool.complete(agent, messages, decode)
+            return await self._taken(agent, messages, decode)
 
         async def kept() -> Completion:
-            completion = await self._pool.complete(agent, messages, decode)
+            try:
+                completion = await self._taken(agent, messages, decode)
+            except InfrastructureError as error:
+                if error.paid.calls:
+                    store.waste(error.paid)
+                raise
             store.put(*request_of(self._pool, agent, messages, decode), completion)
+            if completion.wasted.calls:
+                store.waste(completion.wasted)
             return completion
 
         task = asyncio.ensure_future(kept())
         self._under_way.add(task)
         task.add_done_callback(self._landed)
         return await asyncio.shield(task)
+
+    async def _taken(self, agent: int, messages: Sequence[Message], decode: DecodeParameters) -> Completion:
+        """One request, and whether a refusal is its own fault.
+
+        A refused request has an empty answer if the model takes others. It is asked a plain question to find
+        out, unless it has answered something since the last refusal: so a model that was never right, or that
+        is locked in the middle of a run, gives no second empty answer. Raises UserError for such a model.
+        """
+        try:
+            completion = await self._pool.complete(agent, messages, decode)
+        except RequestRefusedError as refused:
+            if self._answers[agent]:
+                self._answers[agent] = False
+                return refused.completion
+            asked = await self._pool.complete(agent, _PLAIN_QUESTION, decode)
+            return replace(refused.completion, wasted=asked.paid)
+        self._answers[agent] = True
+        return completion
 
     def _landed(self, task: "asyncio.Task[Completion]") -> None:
         self._under_way.discard(task)
@@ -157,10 +231,11 @@ class ReliablePool(Pool):
 
     async def aclose(self) -> None:
         """Wait for answers under way, which are paid for and kept, then close the pool's connections."""
-        if self._under_way:
-            print(
-                f"Waiting for {len(self._under_way)} answers under way, to keep them (Ctrl-C: drop them).",
-                file=sys.stderr,
-            )
-            await asyncio.wait(self._under_way, timeout=_LAST_WAIT)
-        await self._pool.aclose()
+        try:
+            if self._under_way:
+                count = len(self._under_way)
+                notice = f"Waiting for {count} answers under way, to keep them (Ctrl-C: drop them)."
+                print(notice, file=sys.stderr)
+                await asyncio.wait(self._under_way, timeout=_LAST_WAIT)
+        finally:
+            await self._pool.aclose()

@@ -13,12 +13,15 @@ from fractions import Fraction
 import sympy.physics.units  # type: ignore[import-untyped]  # noqa: F401 - simplify imports it late
 from math_verify.parser import NormalizationConfig, latex2sympy, normalize_latex
 from sympy import (
+    Abs,
     Basic,
     Eq,
     Expr,
     Float,
     I,
     Integer,
+    Mul,
+    Pow,
     Rational,
     Symbol,
     expand,
@@ -27,9 +30,12 @@ from sympy import (
 from sympy.core.relational import Relational  # type: ignore[import-untyped]
 from sympy.parsing import sympy_parser  # type: ignore[import-untyped]
 
+from trinity.rewards.latex import DEGREE, REALS
 from trinity.rewards.math import equal_here
 from trinity.rewards.number import Number, terminates
-from trinity.rewards.structure import Value, compare, value_of
+from trinity.rewards.structure import compare, value_of
+from trinity.rewards.units import ANGLE_OF
+from trinity.rewards.value import Value
 
 _MEMORY = 4 << 30
 _SPELLING = NormalizationConfig(
@@ -38,6 +44,7 @@ _SPELLING = NormalizationConfig(
 _SCIENTIFIC = re.compile(r"(?<![\w.])(\d+\.?\d*|\.\d+)[eE]([+-]?\d+)(?!\w)")
 _FUNCTION = re.compile(r"(?<![\\a-zA-Z])(sin|cos|tan|cot|sec|csc|log|ln|exp)(?![a-zA-Z])")
 _NUMBER_CODE = re.compile(r"(Integer|Float) ?\( ?'?([\d.eE+-]+)'? ?\)")
+_IN_DEGREES = re.compile(rf"(\d+(?:\.\d+)?|(?<![a-zA-Z\\])[a-zA-Z]|\\[a-z]+) ?{DEGREE}")
 _LEADING_POINT = re.compile(r"(?<![\d.])\.(?=\d)")
 
 
@@ -111,13 +118,16 @@ def _equal_leaves(reference: Value, answer: Value) -> bool:
         return _same_relation(ours, theirs)
     if not (isinstance(ours, Expr) and isinstance(theirs, Expr)):
         return False
-    if _is_zero(ours - theirs):
+    if _is_zero(ours - theirs) or _is_zero(_real_powers(ours) - _real_powers(theirs)):
         return True
     return answer.number is not None and _rounds_to(ours, answer.number)
 
 
 def _read(text: str) -> Basic:
     """LaTeX -> sympy, with decimals exact and i the imaginary unit."""
+    text = text.replace(REALS, "R")
+    if DEGREE in text and ANGLE_OF.search(text):
+        text = _IN_DEGREES.sub(r"(\1 \\cdot \\frac{\\pi}{180})", text)
     text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
     text = _LEADING_POINT.sub("0.", _FUNCTION.sub(r"\\\1", text))
     parsed: Basic = latex2sympy(
@@ -132,6 +142,39 @@ def _is_zero(difference: Expr) -> bool:
     if not difference.free_symbols and abs(difference.evalf(30)) > 1e-6:  # far apart: no need to simplify
         return False
     return bool(expand(difference) == 0 or simplify(difference) == 0)
+
+
+def _real_powers(expression: Expr) -> Expr:
+    """Powers of powers as they are for real numbers, where x^(2/3) is the cube root of x^2.
+
+    (b^m)^(p/q), in lowest terms, is b^(mp/q) where q is odd (roots of negative numbers exist) or m is odd
+    (both sides exist for b >= 0 alone), and |b|^(mp/q) otherwise. Where i appears, nothing is changed.
+    """
+    if expression.has(I):
+        return expression
+    real: Expr = expression.replace(_is_fractional_power, lambda power: _real_power(power.base, power.exp))
+    return real
+
+
+def _is_fractional_power(expression: Basic) -> bool:
+    return isinstance(expression, Pow) and isinstance(expression.exp, Rational) and expression.exp.q != 1
+
+
+def _real_power(base: Expr, exponent: Rational) -> Expr:
+    inner, power = base.as_base_exp()
+    if isinstance(power, Integer) and power != 1:
+        even = exponent.q % 2 == 0 and power % 2 == 0 and (power * exponent) % 2 != 0
+        return Pow(Abs(inner) if even else inner, power * exponent)
+    if inner.is_positive:  # the root of e^x is e^(x/2)
+        return Pow(inner, power * exponent)
+    number, rest = base.as_coeff_Mul()
+    if exponent.q % 2 and isinstance(base, Mul):
+        return Mul(*(_real_power(factor, exponent) for factor in base.args))
+    if number.is_positive and number != 1:
+        return Pow(number, exponent) * _real_power(rest, exponent)
+    if exponent.q % 2 and base.is_negative:
+        return (-1) ** exponent.p * Pow(-base, exponent)
+    return Pow(base, exponent)
 
 
 def _rounds_to(exact: Expr, decimal: Number) -> bool:

@@ -14,6 +14,10 @@ _MARKS = r"[*_]{0,3}"
 OPEN = r"""(?:\\(?:text|textbf|mathbf|mathrm|boxed|fbox)\{|\\\(|[\s*_`"'“‘$(\[{（【<「]){0,12}"""
 CLOSE = r"""(?:\\\)|[*_`"'”’$)\]}）】>」]){0,12}"""
 NOUN = rf"(?:(?:option|choice|letter|answer)\b{S0})?"
+_TEXT = (  # an option's; not another sentence, or a second initial
+    r"[*_]{0,3}\s{1,4}(?![A-Z]\.|(?:That|This|Its|We|So|Thus|Therefore|Hence|However|But)\b)"
+    r"(?=[\"'“‘$(\[*_−-]{0,3}[A-Z0-9\\])"
+)
 _GOES_ON = "because|since|as|for|which|due|and|but|by|given|with|based|from|in|on|the|that|here|so|or|if|when"
 _BECAUSE = rf"{S0}(?:[,;—–-]|\b(?:{_GOES_ON})\b)"
 _END = rf"(?={CLOSE}(?:{S0}(?:$|\n|[.,;:!?)\]}}<])|{_BECAUSE}))"
@@ -24,6 +28,10 @@ _HOW = (
 _IS = rf"(?:is|are|was|(?:would|must|should|to|will){S1}be|(?:appears|seems){S1}to{S1}be|remains)"
 _ABOUT = rf"(?:{S1}(?:to|for|of){S1}[^.:;\n]{{1,60}}?)?"
 _KEY = r"(?:final[_ ]?|correct[_ ]?)?(?:answer|choice|option|letter)"
+_FORMULA = (  # what follows the name of a variable, and no option
+    rf"{S0}(?:[=^≈≤≥·×÷°+]|\\(?:times|cdot|leq?|geq?|approx|neq?|in|to)(?![a-zA-Z]))|{S1}[<>]{S1}|_[A-Za-z0-9{{]"
+    rf"|\(|/[a-z(]|\){S0}[=≈]|(?<=\([A-Za-z]){S0}[-−*/|]"
+)
 _CHOSE = rf"(?:pick|choose|chose|select|say|answer|guess|go{S1}with|going{S1}with|opt{S1}for|vote{S1}for)"
 
 _FOREIGN = (
@@ -44,7 +52,7 @@ _FOREIGN_IS = (
 _STRONG = (
     (
         "answer choice option solution response statement",
-        rf"\b(?:answer|choice|option|solution|response|statement){_ABOUT}"
+        rf"(?<!each )(?<!every )(?<!all )\b(?:answers?|choice|option|solution|response|statement){_ABOUT}"
         rf"(?:{S0}{_IS}\b{S0}:?{S0}{_HOW}|{S0}{_MARKS}{S0}[:=：]{S0}{_MARKS})",
     ),
     ("final", rf"\bfinal{S1}answer{S0}{_MARKS}{S0}[-–—]?"),
@@ -69,6 +77,12 @@ _LAST = (  # said in passing, too: they count in the last sentence alone, and be
         "which this that it corresponds matches",
         rf"\b(?:which{S1}is|this{S1}is|that{S1}is|corresponds{S1}to|matches)\b{S1}(?:with{S1})?(?=option|choice|answer)",
     ),
+    (
+        "aligns agrees consistent given described represented expressed stated",
+        rf"\b(?:(?:aligns?|agrees?|consistent){S1}with|(?:given|described|represented|expressed|stated){S1}(?:by|in))"
+        rf"{S1}(?=option|choice|answer)",
+    ),
+    ("answer", rf"\banswer{S1}(?:of{S1})?(?=\()"),
 )
 _CONTRAST = (
     (
@@ -83,14 +97,31 @@ SUPPOSED = re.compile(
     r"(?i)\b(?:if|suppose|supposing|assume|assuming|whether|unless|tempt\w*|at first|could|might|may)\b"
     r"|\b(?:many|some|people|students?|one|others|most)\b[^.]{0,30}\b(?:say|think|guess|believe|pick|choose|answer)\b"
 )
-CLAUSE_END = re.compile(r"[.!?;](?:\s|$)|\n|,? but\b|\bhowever\b|\bactually\b")
-SECOND = re.compile(
-    rf"{S0}(?:/|,|\bor\b|\band\b|&|\s){S0}(?:(?:or|and){S1})?{NOUN}{OPEN}"
-    rf"(?P<letter>[A-Z])(?![A-Za-z0-9'’+#-])(?!\)?{S1}(?:is|was|seems)\b)"
+CLAUSE_END = re.compile(
+    r"[.!?;][\"'”’)\]]{0,3}(?:\s|$)|\n|,? but\b|\bhowever\b|\bactually\b|, (?:and )?so\b"
+    r"|\b(?:therefore|hence|thus)\b"
+)
+IN_SUBJECT = re.compile(  # "the statement that is not true is (B)" denies nothing
+    rf"(?i)\b(?:that|which|who){S1}(?:is|are|was|were|do|does|did|can|would|has|have)(?:n['’]t\b|{S1}{_MARKS}not\b)"
+)
+_NOT_GIVEN = (
+    rf"none\b|not{S1}(?:listed|provided|given|present|available|included|among|in{S1}the)\b|incomplete|undetermined"
+    rf"|indeterminate|cannot\b|can['’]t\b"
+)
+_OPTIONS = rf"of{S1}the{S1}(?:given{S1}|provided{S1}|answer{S1})?(?:options|choices|answers)"
+NONE_FITS = re.compile(  # where the *exact* answer is not listed, the closest one stands
+    rf"(?i)(?<!exact )\b(?:answer|option|choice){S1}(?:is|would{S1}be|was){S1}\(?{S0}(?:{_NOT_GIVEN})"
+    rf"|\bno{S1}(?:single{S1})?(?:correct|right){S1}(?:answer|option|choice)\b"
+    rf"|\bnone{S1}{_OPTIONS}{S1}(?:is|are|match|fit|work)\b(?![^.\n]{{0,30}}\b(?:exactly|precisely|perfectly)\b)"
+    rf"|\b(?:but|however){S0},?{S1}(?:it|this|that)(?:['’]s|{S1}is){S1}(?:also{S1}|still{S1})?"
+    rf"(?:not{S1}(?:quite{S1})?(?:correct|right)|incorrect|wrong){S0}(?:[.,;!]|due\b|because\b|$)"
 )
 ARTICLE = re.compile(rf"{S1}[a-z]")
 QUESTION_OR_CONDITION = re.compile(rf"{S0}\?|{CLOSE}{S1}(?:only{S1})?(?:if|unless|when|provided|depending)\b")
 AFTER = re.compile(CLOSE)
+LABEL = re.compile(r"(?<!\w)\(?(?P<letter>[A-Za-z])\)(?=\s)")  # (a) and b) in running text
+LEGEND = re.compile(r"(?i)\b(?:each|every|options|choices|statements)\b[^\n]{0,200}:\s*\Z")
+BULLET = re.compile(r"\s{0,8}[*•-]\s")
 _VERDICT_AGAINST = (
     rf"\)?{S1}(?:(?:is|was|seems|looks|isn['’]t|wasn['’]t)\b{S1}(?:also{S1}|clearly{S1}|actually{S1})?"
     r"(?:wrong|incorrect|not|false|invalid|impossible|ruled|eliminated|an?|the answer to)\b"
@@ -123,16 +154,20 @@ class Anchors:
     """All phrases for one set of options.
 
     `strong` commit wherever they stand, `last` in the last sentence alone, `contrast` also behind a denial
-    ("not B, it's C"). `praised` is "B is correct"; `alone` a letter that is a whole line or box, with what
-    may be written around it; `marked` one in front of its text: "B) ...".
+    ("not B, it's C"). `stated` is "the cause is (B)" or "... is B. Its text". `praised` is "B is correct";
+    `alone` a letter that is a whole line or box, with what may be written around it; `marked` one in front of
+    its text: "B) ..."; `item` one in front of its text in a list; `second` another letter beside the first.
     """
 
     strong: Anchor
     last: Anchor
     contrast: Anchor
+    stated: re.Pattern[str]
     praised: re.Pattern[str]
     alone: re.Pattern[str]
     marked: re.Pattern[str]
+    item: re.Pattern[str]
+    second: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -142,7 +177,7 @@ def anchors(upper: str) -> Anchors:
     A and I are also words, and a small letter may be one: they count only before punctuation or "because".
     """
     plain = "".join(letter for letter in upper if letter not in "AI") or upper
-    whole = rf"(?![A-Za-z0-9+#]|['’][a-z]|-[A-Za-z])(?!{_VERDICT_AGAINST})"
+    whole = rf"(?![A-Za-z0-9+#]|['’][a-z]|-[A-Za-z])(?!{_FORMULA})(?!{_VERDICT_AGAINST})"
     not_a_word = rf"(?! (?!(?:{_GOES_ON})\b)[a-z])"
     sure = rf"(?P<letter>[{upper}{upper.lower()}]){whole}{_END}"
     either = rf"(?P<letter>[{plain}]{whole}{not_a_word}|[{upper}{upper.lower()}]{whole}{_END})"
@@ -150,6 +185,10 @@ def anchors(upper: str) -> Anchors:
         _anchor(_STRONG, either),
         _anchor(_LAST, sure),
         _anchor(_CONTRAST, either),
+        re.compile(
+            rf"\b(?:is|are|was|were|be)\b{S0}:?{S0}{_HOW}(?:the{S1})?{NOUN}[\"'“*_]{{0,3}}"
+            rf"(?P<open>\()?(?P<letter>[{upper}])(?(open)\)(?!{_FORMULA}|{S0}[-−*/])|[.:)]{_TEXT})"
+        ),
         re.compile(
             rf"(?<![A-Za-z])(?<![Ss]tatement )(?<![Cc]laim )(?P<letter>[{upper}])(?:\)|\*\*){{0,2}}{S1}"
             rf"(?i:is{S1}(?:(?:the{S1})?(?:only{S1})?(?:correct|right|best)\b(?!{S0}\?)|the{S1}answer\b))"
@@ -159,6 +198,13 @@ def anchors(upper: str) -> Anchors:
             rf"(?P<letter>[{upper}{upper.lower()}])(?P<mark>{CLOSE}{S0}[.:]?{S0}{CLOSE})"
         ),
         re.compile(rf"(?<![A-Za-z])\(?(?P<letter>[{upper}])[).:](?=\s|\}}|$)"),
+        re.compile(
+            rf"[\s*_#>•-]{{0,8}}(?:(?i:option|choice){S1})?[*_]{{0,3}}\(?(?P<letter>[{upper}])[).:][*_]{{0,3}}{S1}(?=\S)"
+        ),
+        re.compile(
+            rf"{S0}(?:(?P<joint>/|,|\bor\b|\band\b|&)|\s){S0}(?:(?:or|and){S1})?{NOUN}{OPEN}"
+            rf"(?P<letter>(?(joint)[A-Z]|[{upper}]))(?![A-Za-z0-9'’+#-])(?!{_FORMULA})(?!\)?{S1}(?:is|was|seems)\b)"
+        ),
     )
 
 
@@ -167,5 +213,5 @@ def _anchor(phrases: tuple[tuple[str, str], ...], letter: str) -> Anchor:
     either = "|".join(phrase for _, phrase in phrases)
     return Anchor(
         re.compile("(?i)(?=" + "|".join(map(re.escape, starts)) + ")"),
-        re.compile(rf"(?i:{either}){OPEN}(?i:{NOUN}){OPEN}{letter}"),
+        re.compile(rf"(?i:{either})(?:(?<=\n){S0}[-•]{S1})?{OPEN}(?i:{NOUN}){OPEN}{letter}"),
     )

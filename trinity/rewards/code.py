@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 from trinity.errors import UserError
@@ -46,21 +47,27 @@ class CodeGrader:
         """The grade of a whole output. Does not block the event loop.
 
         Raises ValueError for a reference that `check` refuses, UserError if no sandbox starts here,
-        RuntimeError if one that did start before does not.
+        RuntimeError if one that did start before does not, GraderClosedError if `close` comes first.
         """
         if self._threads is None:
+            self._launcher.go_on()
             self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="code")
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._grade, output, reference)
 
     def close(self) -> None:
-        """Kill what runs, and end the threads. A later program starts them again."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._launcher.kill_all()
-            self._threads.shutdown()
+        """Kill what runs, and end the threads. A later program starts them again.
+
+        Programs under way or waiting have no grade: who waits for one gets GraderClosedError.
+        """
+        threads = self._threads
+        if threads is not None:
             self._threads = None
+            with ExitStack() as stack:  # each, also where an interrupt ends the one before
+                stack.callback(threads.shutdown)  # does not take long: all that they may wait for is killed
+                stack.callback(self._launcher.stop)
 
     def _grade(self, output: str, reference: str) -> Grade:
+        self._launcher.check_not_stopped()
         tests = read_tests(reference)
         program = extract_program(output, tests.names)
         if program is None:

@@ -4,6 +4,7 @@ Every search here is linear in the length of the output: an output may be a mega
 """
 
 import re
+from collections import deque
 
 MAX_ANSWER = 2_000
 """An extracted answer longer than this many characters is wrong: nobody compares an essay."""
@@ -34,6 +35,18 @@ _AFTERTHOUGHT = re.compile(
     r"(?i)(?:\s+\([a-z]{3,}|[,;]?\s+(?:because|since|as|for|which|where|when|but|so|by|after|not|rather)\b|\?|\.(?=\s|$)).*",
 )
 _BOLD_LINE = re.compile(r"(?:\*\*|__)\s*(.+?)\s*(?:\*\*|__)\.?")
+_BOLD = re.compile(r"\*\*(?=[^\s*])([^*\n]{1,80}?)(?<=[^\s*])\*\*")
+_VALUE = re.compile(r"(?:[^\W\d_]{1,3}\s*=\s*)?[$\\(\[{<+.-]{0,4}\d|[$\\]")
+_SENTENCE_END = re.compile(r"[.!?](?:\s+|$)")
+_NO_CLAIM = re.compile(  # a denial, a supposition, a bound, or a step on the way
+    r"(?i)\b(?:not|never|cannot|neither|nor|wrong|incorrect|if|suppose|assume|assuming|whether|unless|could|might|may"
+    r"|maybe|perhaps|possibly|would|should|almost|nearly|more than|less than|at least|at most|instead of"
+    r"|rather than|let|verify|double-check|check)\b|n['\u2019]t\b|\A\s*(?:first|next|now)\b"
+)
+_NUMBERED = re.compile(
+    r"(?i)\b(?:step|case|part|question|problem|option|choice|figure|table|equation|example|method|theorem|page"
+    r"|chapter|section|note|line|row|column|number|no\.)\s*\Z"
+)
 _MATH_LINE = re.compile(r"\$\$?[^$]+\$\$?\.?|\\\(.+\\\)\.?|\\\[.+\\\]\.?")
 
 
@@ -102,8 +115,8 @@ def _box_at(text: str, start: int) -> tuple[str, int] | None:
 def math_answer(text: str) -> str | None:
     """The answer of a mathematical output: last box, else last explicit commitment, None where neither is.
 
-    A commitment is "the answer is ...", "Answer: ...", "#### ...", a bold or mathematical last line, or an
-    output of one short line.
+    A commitment is "the answer is ...", "Answer: ...", "#### ...", a bold or mathematical last line, the only
+    bold value of the last sentence, or an output of one short line.
     """
     text = tail(without_thinking(text))
     box = last_box(text)
@@ -125,9 +138,25 @@ def _commitment(text: str) -> str | None:
     bold = _BOLD_LINE.fullmatch(final)
     if bold:
         return bold[1].rstrip(".")
+    if value := _bold_value(final):
+        return value
     if _MATH_LINE.fullmatch(final) or (final and len(final) <= 60 and text.strip() == final):
         return final.rstrip(".")
     return None
+
+
+def _bold_value(line: str) -> str | None:
+    """The value in "So there are **42** apples.": the only bold one of a last sentence that claims it."""
+    line = line[-MAX_ANSWER:]
+    bold = list(_BOLD.finditer(line))
+    ends = [end.end() for end in _SENTENCE_END.finditer(line)]
+    if not bold or not (line.endswith("**") or (ends and ends[-1] == len(line))) or line.endswith("?"):
+        return None
+    begin = max((end for end in ends if end < len(line)), default=0)
+    if [each.start() >= begin for each in bold].count(True) != 1 or not _VALUE.match(bold[-1][1]):
+        return None
+    doubtful = _NO_CLAIM.search(line[begin:]) or _NUMBERED.search(line[begin : bold[-1].start()])
+    return None if doubtful else bold[-1][1].rstrip(".")
 
 
 def _statement(rest: str) -> str | None:
@@ -136,3 +165,33 @@ def _statement(rest: str) -> str | None:
         return rest[2 : rest.index("\\]")].strip()
     line = " ".join(rest.partition("\n")[0].split())
     return _AFTERTHOUGHT.sub("", line, count=1).strip("*_ ") or None
+
+
+_PLAIN = r"(?:(?:[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3}){1,8}+(?![0-9])|[0-9]++)(?:\.[0-9]++)?|\.[0-9]++)"
+_NUMBER = re.compile(
+    rf"""(?ix) (?<![\w.^_\\]) (?<![\^_]\{{) (?<![\^_]-) (?<![\^_]\{{-)
+    (?: \\[dtc]?frac (?: \s?\{{-?{_PLAIN}\}}\s?\{{{_PLAIN}\}} | \s?[0-9]\s?[0-9] )
+      | (?:{_PLAIN}\ ?(?:\\times|\\cdot|[*x\u00d7])\ ?)? {_PLAIN}\ ?\^\ ?(?:\{{-?[0-9]++\}}|-?[0-9]++)
+      | {_PLAIN}e[+-]?[0-9]++
+      | {_PLAIN}\ {_PLAIN}/{_PLAIN}
+      | {_PLAIN}(?:\ ?/\ ?{_PLAIN}|:[0-9]++)*+ )
+    (?! [0-9] | (?:st|nd|rd|th)\b)"""
+)
+_OPERAND = re.compile(r"(?:[\w)\]}]|[0-9)\]}]\s+)$")
+
+
+def last_number(text: str) -> str | None:
+    r"""The last number of an output that commits to no answer, None where there is none.
+
+    With its sign, thousands separators, decimals, as a fraction (3/4, \frac{3}{4}, 1 1/2) or a power;
+    a date, time or ratio is one number, of a kind that rarely equals anything. Exponents, indices, ordinals
+    and digits of a word are none. It is a guess: a year or the number of a step is taken, too.
+    """
+    text = tail(without_thinking(text))
+    numbers = deque(_NUMBER.finditer(text), maxlen=1)
+    if not numbers:
+        return None
+    found = numbers.pop()
+    before = text[max(found.start() - 20, 0) : found.start()].removesuffix("$").removesuffix("\\")
+    negative = before.endswith(("-", "\u2212")) and not _OPERAND.search(before[:-1])
+    return f"-{found[0]}" if negative else found[0]

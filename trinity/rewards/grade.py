@@ -41,4 +41,11 @@ class Grade:
         return cls(int(right), extracted, "equal" if right else "not equal")
 
 
+class GraderClosedError(Exception):
+    """The graders were closed while an answer was being graded: it has no grade, neither right nor wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("the graders were closed while an answer was being graded")
+
+
 NO_ANSWER = Grade(0, None, "no answer found")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 DOLLAR = "\uff04"  # a currency sign; a bare $ is a delimiter of mathematics
 DEGREE = "°"
+REALS = "ℝ"
+DOTS = r"\dots"
 
 _SYMBOLS = str.maketrans(
     {
@@ -13,8 +15,13 @@ _SYMBOLS = str.maketrans(
         "≤": r"\le ", "≥": r"\ge ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "：": ":", "，": ",",
         "\u00a0": " ", "\u202f": " ", "\u2009": " ", "²": "^{2}", "³": "^{3}", "≈": r"\approx ",
         "√": r"\sqrt ", "∅": r"\emptyset ", "⟨": "(", "⟩": ")", "≠": r"\ne ",
+        "∨": r"\lor ", "∧": r"\land ", "∖": r"\setminus ", "…": r"\dots ", "⋯": r"\dots ",
     }
 )  # fmt: skip
+_DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))"
+_TRAILING_ADVERB = (
+    r"(?<=\S),?\s+(?:\\text\s*\{\s*)?(?:altogether|in total|in all|overall|all told)\s*\}?[\s.!]*\Z"
+)
 _BRACKETED_ARRAY = r"[(\[]?\s*\\begin\{array\}\s*\{[^{}]*\}(.*?)\\end\{array\}\s*[)\]]?"
 _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), replacement)
@@ -35,6 +42,10 @@ _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         (r"\\\$|\\text\s*\{\s*\\?\$\s*\}|\b(?:USD|US\$)(?= ?\d)", DOLLAR),
         (r"\^\s*\{?\s*\\circ\s*\}?|\\degree\b|\\text\s*\{\s*degrees?\s*\}|\bdegrees?\b", DEGREE),
         (r"\\%|\\text\s*\{\s*\\?%\s*\}|\\text\s*\{\s*percent\s*\}|\bpercent\b", "%"),
+        (r"\\mathbb\s*\{?\s*R\s*\}?", REALS),
+        (rf"(,(?!\s?\d{{3}}(?!\d))[^,]*[^,\s])\s*{_DOTS}\s*\Z", r"\1, \\dots"),  # 1, 2, 3...
+        (rf"(?<=\d)\s*{_DOTS}\s*\Z", ""),  # 0.333...
+        (r"\\[lc]dots(?![a-zA-Z])|\\dots[bcmio]?(?![a-zA-Z])|(?<=[,+*])\s*\.\.\.", r"\\dots "),
         (r"\\(?:mbox|mathrm|textrm|textnormal|textit|mathit|operatorname)(?=\s*\{)", r"\\text"),
         (r"\\(?:mathbf|textbf|boldsymbol|bf|displaystyle|mathbb)(?![a-zA-Z])", ""),
         (r"\\(?:leq|leqslant)(?![a-zA-Z])", r"\\le"),
@@ -54,8 +65,9 @@ _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         (r"\\sqrt\s*(\w)", r"\\sqrt{\1}"),
         (r"\*\*", "^"),
         (r"\^\s*\(([^()]*)\)", r"^{\1}"),
-        (r"(?<![\\a-zA-Z])(pi|infty|infinity)(?![a-zA-Z])", r"\\\1"),
-        (r"\\infinity", r"\\infty"),
+        (r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi"),
+        (r"(?<![\\a-zA-Z])(?:infty|[Ii]nf(?:inity)?|oo)(?![a-zA-Z])|\\infinity", r"\\infty"),
+        (_TRAILING_ADVERB, ""),
     )
 )  # fmt: skip
 _LEADING = re.compile(r"\A\s*(?:=|\\approx(?![a-zA-Z]))\s*")

@@ -10,12 +10,13 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
 from trinity.errors import UserError
 from trinity.rewards import child
+from trinity.rewards.grade import GraderClosedError
 from trinity.rewards.sandbox import Limits, Sandbox, SandboxEnded
 
 SandboxKind = Literal["bubblewrap", "rlimits"]
@@ -61,9 +62,13 @@ class Launcher:
         self._drops_root: bool | None = None
         self._lock = threading.Lock()
         self._running: set[Sandbox] = set()
+        self._stopped = False
 
     def probe(self) -> None:
-        """Find out, once, how a sandbox starts on this machine. Raises UserError if none does."""
+        """Find out, once, how a sandbox starts on this machine.
+
+        Raises UserError if none does, GraderClosedError if stopped meanwhile.
+        """
         with self._lock:
             if self._drops_root is not None:
                 return
@@ -100,23 +105,52 @@ class Launcher:
 
     @contextmanager
     def start(self, jobs: int, *, proc: bool = False) -> Iterator[Sandbox]:
-        """A ready sandbox for one program and this many jobs; `proc`: with a /proc (of its own)."""
+        """A ready sandbox for one program and this many jobs; `proc`: with a /proc (of its own).
+
+        Raises GraderClosedError, also out of the `with` block, where `stop` ends it.
+        """
         self.probe()
         assert self._drops_root is not None
         with self._start(jobs, drops_root=self._drops_root, proc=proc) as sandbox:
-            self._running.add(sandbox)
-            try:
-                yield sandbox
-            finally:
-                self._running.discard(sandbox)
+            yield sandbox
 
-    def kill_all(self) -> None:
-        """End all sandboxes that run."""
-        for sandbox in tuple(self._running):
-            sandbox.kill()
+    def stop(self) -> None:
+        """End all sandboxes, also those that are just starting. None starts until `go_on`."""
+        self._stopped = True  # first: a sandbox that this loop does not see yet looks at it
+        with ExitStack() as stack:
+            for sandbox in 2 * tuple(self._running):  # once more, where an interrupt ends the first time
+                stack.callback(sandbox.kill)
+
+    def check_not_stopped(self) -> None:
+        """Raises GraderClosedError between `stop` and `go_on`."""
+        if self._stopped:
+            raise GraderClosedError
+
+    def go_on(self) -> None:
+        """Sandboxes may start again."""
+        self._stopped = False
 
     @contextmanager
     def _start(self, jobs: int, *, drops_root: bool, proc: bool) -> Iterator[Sandbox]:
+        self.check_not_stopped()
+        try:
+            with self._prepared(jobs, drops_root, proc) as sandbox:
+                self._running.add(sandbox)
+                try:
+                    if self._stopped:
+                        sandbox.kill()
+                    with sandbox:
+                        yield sandbox
+                finally:
+                    self._running.discard(sandbox)
+        except (RuntimeError, SandboxEnded) as error:
+            if self._stopped:  # then that is the end of it, and no fault of the program or the machine
+                raise GraderClosedError from error
+            raise
+
+    @contextmanager
+    def _prepared(self, jobs: int, drops_root: bool, proc: bool) -> Iterator[Sandbox]:
+        """A sandbox that may not be ready yet, and its folder."""
         told = {
             "cpu_seconds": self._limits.cpu_seconds,
             "wall_seconds": self._limits.wall_seconds,
@@ -128,13 +162,11 @@ class Launcher:
             with tempfile.TemporaryDirectory(prefix="trinity-", ignore_cleanup_errors=True) as folder:
                 command = [*_python(str(_PACKAGES), _site()), json.dumps(told)]
                 environment = _ENVIRONMENT | {"HOME": folder, "TMPDIR": folder}
-                with Sandbox(command, environment, folder, self._limits, jobs) as sandbox:
-                    yield sandbox
+                yield Sandbox(command, environment, folder, self._limits, jobs)
         else:
             command = [*_bubblewrap(drops_root, proc), "--", *_python(_INSIDE, _site_inside())]
             command.append(json.dumps(told))
-            with Sandbox(command, _ENVIRONMENT, "/", self._limits, jobs) as sandbox:
-                yield sandbox
+            yield Sandbox(command, _ENVIRONMENT, "/", self._limits, jobs)
 
 
 def _site() -> list[str]:

@@ -7,12 +7,16 @@ Most answers are numbers and are compared exactly in this process, within micros
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
-from trinity.rewards.extraction import MAX_ANSWER, math_answer
+from trinity.rewards.extraction import MAX_ANSWER, last_number, math_answer
 from trinity.rewards.grade import NO_ANSWER, Grade
 from trinity.rewards.latex import nesting
 from trinity.rewards.number import equal_numbers
-from trinity.rewards.structure import FUNCTION_NAMES, Value, compare, value_of
+from trinity.rewards.structure import FUNCTION_NAMES, compare, value_of
+from trinity.rewards.value import Value
+
+MathFallback = Literal["none", "last_number"]
 
 _MAX_NESTING = 30
 _WORD = re.compile(rf"(?<![\\a-zA-Z])(?!(?:{FUNCTION_NAMES})(?![a-zA-Z]))[a-zA-Z]{{3,}}")
@@ -28,9 +32,15 @@ class AlgebraQuestion:
     answer: str
 
 
-def grade_math(output: str, reference: str) -> Grade | AlgebraQuestion:
-    """Take the answer out of a whole output and compare it (see `trinity.rewards.structure`)."""
+def grade_math(output: str, reference: str, fallback: MathFallback = "none") -> Grade | AlgebraQuestion:
+    """Take the answer out of a whole output and compare it (see `trinity.rewards.structure`).
+
+    Args:
+        fallback: what is taken from an output that commits to no answer.
+    """
     answer = math_answer(output)
+    if answer is None and fallback == "last_number":
+        answer = last_number(output)
     return NO_ANSWER if answer is None else compare_math(answer, reference)
 
 

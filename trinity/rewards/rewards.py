@@ -2,9 +2,9 @@
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from trinity.errors import UserError
 from trinity.rewards.choice import grade_choice
@@ -13,8 +13,9 @@ from trinity.rewards.exact_text import bare, grade_exact
 from trinity.rewards.grade import Gradable, Grade
 from trinity.rewards.judge import Ask, means_the_same
 from trinity.rewards.launcher import SandboxKind
-from trinity.rewards.math import AlgebraQuestion, grade_math, needs_algebra
+from trinity.rewards.math import AlgebraQuestion, MathFallback, grade_math, needs_algebra
 from trinity.rewards.number import exact
+from trinity.rewards.once import Once
 from trinity.rewards.recorded import grade_json_literal, grade_json_math, grade_json_number, literal
 from trinity.rewards.sandbox import Limits
 from trinity.rewards.text import grade_free
@@ -22,8 +23,6 @@ from trinity.rewards.worker import AlgebraWorkers
 
 KINDS = ("math", "choice", "text", "exact", "json_number", "json_math", "json_literal", "code")
 _REMEMBERED = 65_536
-
-_Key = tuple[str, str, str, tuple[str, ...], str, bytes]
 
 
 class Rewards:
@@ -33,7 +32,7 @@ class Rewards:
 
     Grading does not block the event loop: what only algebra can decide is decided in processes of its own,
     which start with the first such question, and programs run in sandboxes. Grades are remembered by grader,
-    reference and answer.
+    reference and answer; equal ones under way are graded once.
 
     Args:
         math_workers: how many processes for algebra.
@@ -44,6 +43,8 @@ class Rewards:
             user's files.
         judge: the pool's model that is asked, where a free-form answer differs from its reference, whether it
             means the same; each such answer costs a call. None asks nobody.
+        math_fallback: what a "math" output that commits to no answer is taken to answer: "none", nothing; or
+            "last_number", the last number in it (as in the method's text), which also rewards lucky ones.
     """
 
     def __init__(
@@ -54,22 +55,20 @@ class Rewards:
         code_limits: Limits | None = None,
         sandbox: SandboxKind = "bubblewrap",
         judge: str | None = None,
+        math_fallback: MathFallback = "none",
     ) -> None:
         if math_workers < 1 or math_timeout <= 0:
             raise UserError(
                 f"math_workers must be at least 1 and math_timeout above 0, but they are {math_workers} and "
                 f"{math_timeout}; raise them."
             )
+        if math_fallback not in get_args(MathFallback):
+            raise UserError(f"There is no math_fallback {math_fallback!r}; choose none or last_number.")
         self.judge = judge
-        self._ask_judge: Ask | None = None
+        self._math_fallback = math_fallback
         self._algebra = AlgebraWorkers(math_workers, math_timeout)
         self._code = CodeGrader(code_workers, code_limits, sandbox)
-        self._grades: OrderedDict[_Key | AlgebraQuestion, Grade] = OrderedDict()
-        self._asked: dict[AlgebraQuestion, asyncio.Task[Grade]] = {}
-
-    def judge_by(self, ask: Ask) -> None:
-        """How to reach the judge, where there is one."""
-        self._ask_judge = ask if self.judge is not None else None
+        self._grades = Once[Grade](_REMEMBERED)  # of whole outputs, and of questions for algebra
 
     def check(self, task: Gradable) -> None:
         """Look at a task's reference, when it is loaded.
@@ -110,62 +109,52 @@ class Rewards:
         except ValueError:
             return False
 
-    async def grade(self, task: Gradable, answer: str | None) -> Grade:
+    async def grade(self, task: Gradable, answer: str | None, ask: Ask | None = None) -> Grade:
         """The grade of a whole final output; None (no Worker spoke) gets reward 0.
 
-        Raises what the judge's call raises: then there is no grade.
+        `ask` reaches the judge, where there is one. Of equal answers at a time, the first one's is used.
+
+        Raises what the judge's call raises, and GraderClosedError where the graders are closed meanwhile:
+        then there is no grade.
         """
         if answer is None:
             return Grade(0, None, "no Worker output")
         digest = hashlib.blake2b(answer.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        query = task.query if self._ask_judge and task.grader == "text" else ""
+        if self.judge is None or task.grader != "text":
+            ask = None
+        query = task.query if ask else None
         key = (task.grader, task.reference, task.letters, task.options, query, digest)
-        grade = self._grades.get(key)
-        if grade is None:
-            grade = await self._fresh(task, answer)
-            self._remember(key, grade)
-        return grade
+        return await self._grades.get(key, lambda: self._fresh(task, answer, ask))
 
-    async def _fresh(self, task: Gradable, answer: str) -> Grade:
+    async def _fresh(self, task: Gradable, answer: str, ask: Ask | None) -> Grade:
         if task.grader == "code":
             return await self._code.grade(answer, task.reference)
-        decided = _decide(task, answer)
-        grade = await self._ask(decided) if isinstance(decided, AlgebraQuestion) else decided
-        if self._ask_judge and task.grader == "text" and grade.extracted and not grade.reward:
-            same = await means_the_same(self._ask_judge, task.query, task.reference, grade.extracted)
+        decided = _decide(task, answer, self._math_fallback)
+        if isinstance(decided, AlgebraQuestion):  # outputs that differ ask the same of algebra
+            grade = await self._grades.get(decided, lambda: self._solve(decided))
+        else:
+            grade = decided
+        if ask is not None and grade.extracted and not grade.reward:
+            same = await means_the_same(ask, task.query, task.reference, grade.extracted)
             return Grade(
                 int(same), grade.extracted, f"{self.judge} finds it {'the same' if same else 'different'}"
             )
         return grade
 
-    def _remember(self, key: _Key | AlgebraQuestion, grade: Grade) -> None:
-        self._grades[key] = grade
-        if len(self._grades) > _REMEMBERED:
-            self._grades.popitem(last=False)
-
-    async def _ask(self, question: AlgebraQuestion) -> Grade:
-        """Equal questions in flight are asked once; a caller that is cancelled leaves the others theirs."""
-        known = self._grades.get(question)
-        if known is not None:
-            return known
-        asked = self._asked.get(question)
-        if asked is None:
-            asked = asyncio.ensure_future(self._solve(question))
-            self._asked[question] = asked
-            asked.add_done_callback(lambda _: self._asked.pop(question, None))
-        return await asyncio.shield(asked)
-
     async def _solve(self, question: AlgebraQuestion) -> Grade:
         equal = await self._algebra.equal(question.reference, question.answer)
         ran_out = Grade(0, question.answer, "algebra ran out of time or memory")
-        grade = ran_out if equal is None else Grade.of(equal, question.answer)
-        self._remember(question, grade)
-        return grade
+        return ran_out if equal is None else Grade.of(equal, question.answer)
 
     def close(self) -> None:
-        """End the worker processes and sandboxes. A later question starts them again."""
-        self._algebra.close()
-        self._code.close()
+        """End the sandboxes and worker processes, each whatever happens to the other.
+
+        What is being graded has no grade: who waits for it gets GraderClosedError. A later question starts
+        them again.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._algebra.close)
+            stack.callback(self._code.close)
 
     async def aclose(self) -> None:
         """`close`, without blocking the event loop."""
@@ -188,10 +177,10 @@ class Rewards:
         await self.aclose()
 
 
-def _decide(task: Gradable, answer: str) -> Grade | AlgebraQuestion:
+def _decide(task: Gradable, answer: str, math_fallback: MathFallback) -> Grade | AlgebraQuestion:
     match task.grader:
         case "math":
-            return grade_math(answer, task.reference)
+            return grade_math(answer, task.reference, math_fallback)
         case "choice":
             return grade_choice(answer, task.reference, task.letters, task.options)
         case "text":

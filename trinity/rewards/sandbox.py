@@ -83,10 +83,10 @@ class Sandbox:
         """Raises RuntimeError with what it printed if it does not start."""
         try:
             self.receive()
-        except SandboxEnded as error:
-            self._stop.cancel()
-            self.kill()
-            said = self._process.communicate()[1].decode(errors="replace").strip()
+        except BaseException as error:  # an interrupt, too, leaves nothing behind
+            said = self._end().decode(errors="replace").strip()
+            if not isinstance(error, SandboxEnded):
+                raise
             raise RuntimeError(f"the sandbox did not start: {said or error}") from error
         self._stop.cancel()
         self._stop = self._kill_after(self._seconds)
@@ -95,9 +95,13 @@ class Sandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> bytes:
+        """Kill it and wait; what it printed on standard error."""
         self._stop.cancel()
         self.kill()
-        self._process.communicate()
+        return self._process.communicate()[1]
 
     def do(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Send a job and wait for the answer. Raises SandboxEnded."""

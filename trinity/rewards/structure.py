@@ -4,12 +4,12 @@ What counts as equal is decided by the type of the *reference*; an answer of ano
 
 | reference | an answer is equal if |
 |---|---|
-| number (also fraction, mixed number) | it has exactly the same value; a decimal of at least four significant digits may stand for a fraction without finite decimal expansion, if it is its rounding |
-| expression | the difference simplifies to zero; a decimal as above for one without variables that is no finite decimal |
+| number (also fraction, mixed number, 5 million, 3 tenths) | it has exactly the same value; a decimal of at least four significant digits may stand for a fraction without finite decimal expansion, if it is its rounding |
+| expression | the difference simplifies to zero, roots and powers taken as real (x^{2/3} is \sqrt[3]{x^2}, \sqrt{x^2} is \|x\|) and degrees inside a function as \pi/180; a decimal as above for one without variables that is no finite decimal |
 | equation | it is the same equation up to a constant factor; `x = 5` may be answered by `5` |
-| tuple, interval | same brackets, equal parts in order; `(2,4)` may be either; an inequality in one variable is an interval |
-| union | equal intervals in any order |
-| set, list (commas, "and", "or", `\pm`) | equal elements in any order, none missing; a list may answer a set and the reverse; `x=1, y=2` by name, or without names in this order |
+| tuple, interval | same brackets, equal parts in order; `(2,4)` may be either; an inequality in one variable is an interval, two joined by "and" are their intersection; \mathbb{R}, "all real numbers" is (-\infty, \infty) |
+| union | equal intervals in any order; `x < 1 or x > 2` is one, `x \ne 3` too |
+| set, list (commas, "and", "or", `\pm`) | equal elements in any order, none missing; a list may answer a set and the reverse; `x=1, y=2` by name, or without names in this order; with an ellipsis the same elements in the same order |
 | matrix | same shape, equal cells |
 | ratio | the same proportion (2:3 equals 4:6) |
 | time | same hour and minute; 13:30 is 1:30 p.m.; a.m. and p.m. may be missing on one side |
@@ -17,41 +17,27 @@ What counts as equal is decided by the type of the *reference*; an answer of ano
 | text | same words, letter case and spaces aside |
 
 A unit or currency sign in the answer is dropped where the reference has none; where it has one, the answer
-has the same or none. Percent is a unit: 15% equals 15, never 0.15. Where the reference is no equation, an
-answer `name = value` stands for its value.
+has the same or none. Percent is a unit: 15% equals 15, never 0.15; so is "of a cup". Where the reference is
+no equation, an answer `name = value` stands for its value. A condition behind the value (`, where x > 0`,
+`\text{ for } x > 0`, `, k \in \mathbb{Z}`) may be missing on either side; two different intervals differ.
 """  # noqa: E501
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
-from trinity.rewards.latex import closing_of, split_top, tidy, unwrap
+from trinity.rewards.conditions import split_condition
+from trinity.rewards.intervals import interval, is_whole_line, joined, of_several_variables, union
+from trinity.rewards.latex import DOTS, closing_of, split_top, tidy, unwrap
 from trinity.rewards.number import Number, exact
-from trinity.rewards.units import split_unit
+from trinity.rewards.units import split_multiple, split_unit
+from trinity.rewards.value import Value
 
-Kind = Literal[
-    "number", "expression", "equation", "relation", "tuple", "union", "set", "list", "matrix",
-    "ratio", "time", "base", "text",
-]  # fmt: skip
 Equal = Callable[["Value", "Value"], bool | None]
 """Compares two leaves (number, expression, equation, relation): None means undecided here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One parsed answer. `text` is its tidied source (brackets for a tuple), `items` its parts."""
-
-    kind: Kind
-    text: str
-    number: Number | None = None
-    items: tuple["Value", ...] = ()
-    unit: str | None = None
-
-
-_NAME = r"(?:\\?[a-zA-Z]+(?:_\{?\w+\}?)?'?)"
 _ASIDE = re.compile(r"_\{[^{}]*\}|_\w|(?<=[a-zA-Z])\([^()]*\)")  # subscripts, arguments of functions
-_MEMBER = re.compile(rf"{_NAME}\s*\\in(?![a-zA-Z])\s*")
 _WORD_JOINTS = re.compile(r",? ?(?:\\text ?\{ ?(?:and|or) ?\}|(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])) ?")
 _MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
 _TIME = re.compile(r"(\d{1,2}) ?: ?(\d{2}) ?(?:\\text ?\{)? ?(?:([ap])\.? ?m\.?)? ?\}?", re.IGNORECASE)
@@ -67,12 +53,6 @@ _TEXT = re.compile(r"(?:\\text\s*\{[^{}]*\}\s*)+|\(?[A-Z]\)?")
 FUNCTION_NAMES = "sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|pi|abs"
 _WORDS = re.compile(rf"(?!(?:{FUNCTION_NAMES})\b)(?:[A-Za-z]{{3,}}|(?i:no|on|up|in)\b)(?:[ -][A-Za-z]+)*")
 _TEXT_MARK = re.compile(r"\\text\s*\{([^{}]*)\}")
-_SIGN = r"(<|>|\\le(?![a-z])|\\ge(?![a-z]))"
-_BETWEEN = re.compile(rf"([^<>]+?)\s*{_SIGN}\s*{_NAME}\s*{_SIGN}\s*([^<>]+)")
-_ABOVE = re.compile(rf"{_NAME}\s*{_SIGN}\s*([^<>=]+)")
-_BELOW = re.compile(rf"([^<>=]+?)\s*{_SIGN}\s*{_NAME}")
-_FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
-_COMMAND = re.compile(r"\\[a-zA-Z]+")
 _RELATION = re.compile(r"<|>|\\(?:le|ge|ne|neq)(?![a-zA-Z])")
 _ORDERED_PAIRS = ("()", "(]", "[)", "[]")
 
@@ -83,20 +63,42 @@ def parse(text: str) -> Value:
     number = exact(text)
     if number is not None:
         return Value("number", text, number)
+    if multiple := _multiple(text):
+        return multiple
     rest, unit = split_unit(text, lambda core: exact(core) is not None)
     if unit is not None and (number := exact(unwrap(rest))) is not None:
         return Value("number", rest, number, unit=unit)
+    value, condition = split_condition(text)
+    if condition is not None:
+        return replace(parse(value), condition=parse(condition))
     return (
         _matrix(text)
         or _colons(text)
         or _base(text)
+        or interval(text, parse)
         or _words(text)
         or _sequence(text)
-        or _interval_of(text)
+        or _elliptic(text)
         or _comparison(text)
         or _bracketed(text)
         or _scalar(text)
     )
+
+
+def _multiple(text: str) -> Value | None:
+    """5 million, 3 dozen eggs: the number that it is."""
+    rest, factor, unit = split_multiple(text)
+    number = exact(unwrap(rest)) if factor else None
+    if number is None:
+        return None
+    return Value("number", text, Number(number.value * factor), unit=unit)
+
+
+def _elliptic(text: str) -> Value | None:
+    """What holds an ellipsis and is no list: letter for letter, for no algebra can tell what is left out."""
+    if DOTS not in text:
+        return None
+    return _bracketed(text) or Value("text", text.replace(" ", ""))
 
 
 def _matrix(text: str) -> Value | None:
@@ -143,10 +145,11 @@ def _words(text: str) -> Value | None:
 
 def _sequence(text: str) -> Value | None:
     r"""A list: commas, semicolons, "and", "or" or \pm outside of brackets; or a union of intervals."""
-    pieces = [piece for piece in split_top(text.replace("\\cup", "\x00"), "\x00") if piece]
-    if len(pieces) > 1:
-        return Value("union", text, items=tuple(parse(_MEMBER.sub("", piece)) for piece in pieces))
+    if sets := union(text, parse) or joined(text, parse):
+        return sets
     pieces = _pieces(_WORD_JOINTS.sub(";", text))
+    if len(pieces) > 1 and of_several_variables(pieces, parse):
+        return Value("list", text, items=tuple(Value("relation", piece) for piece in pieces))
     if len(pieces) > 1:
         return Value("list", text, items=_items(pieces))
     if "\\pm" in text and "=" not in text:
@@ -174,44 +177,6 @@ def _items(pieces: Iterable[str]) -> tuple[Value, ...]:
         item = parse(unwrap(piece))
         items.extend(item.items if item.kind == "list" else [item])
     return tuple(items)
-
-
-def _interval_of(text: str) -> Value | None:
-    r"""An inequality in one variable, or `x \in` an interval, as the interval."""
-    member = _MEMBER.match(text)
-    if member:
-        return parse(text[member.end() :])
-    if "=" in text:
-        return None
-    if (between := _BETWEEN.fullmatch(text)) and _is_constant(between[1] + between[4]):
-        low, high = between[2], between[3]
-        falls = low in (">", "\\ge")
-        if falls != (high in (">", "\\ge")):
-            return None
-        brackets = ("(" if low in "<>" else "[") + (")" if high in "<>" else "]")
-        ends = (parse(between[1]), parse(between[4]))
-        return Value("tuple", _mirrored(brackets) if falls else brackets, items=ends[::-1] if falls else ends)
-    if (above := _ABOVE.fullmatch(text)) and _is_constant(above[2]):
-        return _ray(above[1], above[2])
-    if (below := _BELOW.fullmatch(text)) and _is_constant(below[1]):
-        return _ray(_FLIPPED[below[2]], below[1])
-    return None
-
-
-def _ray(sign: str, bound: str) -> Value:
-    end = parse(bound)
-    if sign in ("<", "\\le"):
-        return Value("tuple", "()" if sign == "<" else "(]", items=(parse("-\\infty"), end))
-    return Value("tuple", "()" if sign == ">" else "[)", items=(end, parse("\\infty")))
-
-
-def _mirrored(brackets: str) -> str:
-    return {"()": "()", "[]": "[]", "(]": "[)", "[)": "(]"}[brackets]
-
-
-def _is_constant(text: str) -> bool:
-    """Whether a text names no variable."""
-    return re.search(r"[a-zA-Z]", _COMMAND.sub("", text).replace("e", "")) is None
 
 
 def _comparison(text: str) -> Value | None:
@@ -283,6 +248,8 @@ def _is_name(side: str) -> bool:
 
 def compare(reference: Value, answer: Value, equal: Equal) -> bool | None:
     """Whether the answer counts as equal, by the table above; None where `equal` left it undecided."""
+    if reference.condition and answer.condition and _contradicts(reference.condition, answer.condition):
+        return False
     if reference.kind == "equation":
         named = without_name(reference)
         if named.kind != "equation" and answer.kind != "equation":
@@ -304,7 +271,7 @@ def compare(reference: Value, answer: Value, equal: Equal) -> bool | None:
     if reference.kind == "union" and answer.kind == "list":  # x < 1 or x > 2
         answer = replace(answer, kind="union")
     if answer.kind != reference.kind:
-        return False
+        return _is_the_letter(reference, answer) or _is_the_letter(answer, reference)
     if reference.kind == "relation":
         return equal(reference, answer)
     if reference.kind == "ratio":
@@ -316,11 +283,24 @@ def compare(reference: Value, answer: Value, equal: Equal) -> bool | None:
     return _in_order(reference.items, answer.items, equal)
 
 
+def _is_the_letter(line: Value, letter: Value) -> bool:
+    r"""Whether the one is the whole real line, and the other R, for \mathbb{R}."""
+    return letter.kind == "text" and letter.text == "r" and is_whole_line(line)
+
+
+def _contradicts(ours: Value, theirs: Value) -> bool:
+    """Whether two conditions are intervals, and different ones; others are not compared."""
+    both = ours.kind == theirs.kind == "tuple"
+    return both and compare(ours, theirs, lambda left, right: left.text == right.text) is not True
+
+
 def _compare_lists(reference: Value, answer: Value, equal: Equal) -> bool | None:
     in_order = answer.kind == "tuple" and answer.text == "()"
     written_as_list = answer.kind == "tuple" and answer.text == "[]" and reference.kind == "list"
     if len(reference.items) != len(answer.items):
         return False
+    if DOTS in reference.text or any(item.text == DOTS for item in reference.items):
+        return reference.kind == answer.kind and _in_order(reference.items, answer.items, equal)
     names = dict(filter(None, map(_name_and_value, reference.items)))
     if len(names) == len(reference.items) > 1:
         theirs = dict(filter(None, map(_name_and_value, answer.items)))

@@ -43,14 +43,16 @@ class Row:
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:
-    """The rows of a JSON Lines file in UTF-8, one at a time; gzip if the name ends in .gz. Blank lines pass.
+    """The rows of a JSON Lines file in UTF-8, one at a time; gzip if the name ends in .gz.
+
+    Blank lines pass, and so do byte order marks, also one in the middle of files that were joined.
 
     Raises UserError if the file cannot be read, holds no row, or a line is not a JSON object.
     """
     path = Path(path)
     empty = True
     for number, line in _lines(path):
-        if line.isspace():
+        if not line.strip():
             continue
         empty = False
         where = f"{path}, line {number}"
@@ -70,7 +72,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, line {number} is not UTF-8: save the file as UTF-8.") from error
     except (OSError, EOFError, zlib.error) as error:

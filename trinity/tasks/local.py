@@ -1,5 +1,7 @@
 """Tasks of the user's own, from JSON Lines files."""
 
+import hashlib
+import json
 from typing import Any, get_args
 
 from trinity.errors import UserError
@@ -21,7 +23,10 @@ _FORMATS: dict[GraderKind, AnswerFormat] = {
 
 
 class JsonLinesTasks(TaskSource):
-    """One task a line. Each row needs an id, a query and a reference; the rest has defaults here.
+    """One task a line. Each row needs a query and a reference; the rest has defaults here.
+
+    A row without an id gets one from its query, reference and options: the same wherever it stands. Two such
+    rows that are alike are refused, since one of them could be trained and the other reported on.
 
     Args:
         path: one file, split by a hash of the task's id. Or instead:
@@ -65,18 +70,20 @@ class JsonLinesTasks(TaskSource):
         for field in self.fields:
             if field not in _FIELDS:
                 raise UserError(f"A task has no field {field!r}: map some of {', '.join(_FIELDS)}.")
+        named: dict[str, str] = {}
         if self.path and not (self.train_path or self.test_path):
-            return split_one(self._read(self.path), test=self.test, validation=self.validation)
+            return split_one(self._read(self.path, named), test=self.test, validation=self.validation)
         if self.train_path and self.test_path and not self.path:
-            train, held_out = self._read(self.train_path), self._read(self.test_path)
+            train, held_out = self._read(self.train_path, named), self._read(self.test_path, named)
             return split_two(train, held_out, validation=self.validation)
         raise UserError(
             f"Got path = {self.path}, train_path = {self.train_path}, test_path = {self.test_path}: give"
             " path, or both train_path and test_path."
         )
 
-    def _read(self, path: str) -> list[Named]:
-        return [(_task(self._renamed(row)), row.where) for row in read_rows(path)]
+    def _read(self, path: str, named: dict[str, str]) -> list[Named]:
+        """The tasks of a file; `named` collects the ids that were made of contents, and where."""
+        return [(_task(_identified(self._renamed(row), named)), row.where) for row in read_rows(path)]
 
     def _renamed(self, row: Row) -> Row:
         for field, name in self.fields.items():
@@ -86,6 +93,18 @@ class JsonLinesTasks(TaskSource):
         return Row(
             self.defaults | {field: value for field, value in given.items() if value is not None}, row.where
         )
+
+
+def _identified(row: Row, named: dict[str, str]) -> Row:
+    """The row with an id. Raises UserError where an earlier row without one has the same content."""
+    if "id" in row.values:
+        return row
+    content = [row.text("query"), row.text("reference"), row.values.get("options")]
+    made = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    first = named.setdefault(made, row.where)
+    if first != row.where:
+        raise UserError(f"{row.where} asks and expects the same as {first}: remove one, or give each an id.")
+    return Row(row.values | {"id": made}, row.where)
 
 
 def _task(row: Row) -> Task:
