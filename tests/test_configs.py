@@ -3,6 +3,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -221,6 +222,67 @@ def test_every_config_is_one_that_the_parser_takes(name: str, capsys: pytest.Cap
     assert ended.value.code == 0
     config = yaml.safe_load(capsys.readouterr().out)
     assert config["name"] == name.removesuffix(".yaml")
+
+
+SPEC = {
+    # Section 0.2 and 0.3, then 3.2, 4.1 to 4.7, 5.2, 5.3 of the method's text.
+    "model.optimizer.init_args.population_size": 33,
+    "model.svf.enabled": True,
+    "model.svf.layer": None,
+    "model.svf.energy_preserving": False,
+    "model.extraction.hidden_norm": "l2",
+    "evaluation.whole_budget": True,
+    "model.episode.verifier_first": "continue",
+    "model.extraction.rendering": "raw",
+    "model.extraction.read_position": "penultimate",
+    "model.head.class_path": "trinity.coordinator.heads.LinearHead",
+    "model.episode.max_turns": 5,
+    "model.episode.final_answer": "last_output",
+    "model.episode.decode.max_tokens": 4096,
+    "model.episode.decode.temperature": 0.0,
+    "model.episode.decode.top_p": 1.0,
+    "model.episode.decode.reasoning_effort": "minimal",
+    "model.selection.training": "sample",
+    "model.selection.evaluation": "argmax",
+    "model.episode.thinker_names_role": False,
+    "model.episode.router_view": "all",
+    "model.episode.max_output_tokens": 2000,
+    "model.episode.roles": ["thinker", "worker", "verifier"],
+    "model.objective.init_args.common_random_numbers": False,
+    "model.objective.init_args.again": 0,
+    "data.minibatch": 16,
+    "model.optimizer.class_path": "trinity.optimizers.sep_cma.SepCMAES",
+    "model.optimizer.init_args.sigma0": 0.1,
+    "trainer.max_steps": 60,
+}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *names: str) -> dict[str, Any]:
+    """The configuration that these files make together."""
+    arguments = [word for name in names for word in ("--config", str(CONFIGS / f"{name}.yaml"))]
+    with pytest.raises(SystemExit):
+        fit([*arguments, "--print_config"])
+    found: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
+    return found
+
+
+def at(config: Any, place: str) -> Any:
+    for part in place.split("."):
+        config = config[part]
+    return config
+
+
+def test_the_spec_preset_is_the_methods_text_on_any_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    for experiment in ("lcb_sepcma", "quickstart"):
+        config = printed(capsys, experiment, "presets/spec")
+        assert {place: at(config, place) for place in SPEC} == SPEC
+        assert len(config["model"]["svf"]["matrices"]) == 7
+    assert config["model"]["block_scales"] == {"head": 1.0, "svf": 1.0}, "the quickstart's own is 6"
+
+
+def test_the_spec_preset_keeps_an_experiments_sandbox(capsys: pytest.CaptureFixture[str]) -> None:
+    config = printed(capsys, "lcb_sepcma", "presets/spec")
+    assert at(config, "model.rewards.init_args.sandbox") == "bubblewrap"
 
 
 @pytest.mark.parametrize(

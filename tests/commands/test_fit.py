@@ -265,6 +265,7 @@ GRADIENTS = {
     "optimizers/sft": ["--trainer.check_val_every_n_epoch", "2", "--data.minibatch", "3"],
     "optimizers/sft_paper": ["--trainer.check_val_every_n_epoch", "2", "--data.minibatch", "3"],
     "optimizers/random": ["--data.minibatch", "3"],
+    "presets/spec": ["--data.minibatch", "3", "--model.optimizer.init_args.population_size", "4"],
 }
 
 

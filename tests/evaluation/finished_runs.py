@@ -18,6 +18,7 @@ def write_run(
     usd: float = 0.0,
     config: dict[str, Any] | None = None,
     single: dict[str, int] | None = None,
+    singles: dict[str, dict[str, int]] | None = None,
 ) -> Path:
     """What trinity-fit leaves in a run's folder, as far as comparisons read it."""
     folder.mkdir(parents=True)
@@ -27,6 +28,7 @@ def write_run(
     held_out = {"trained coordinator": trained, "random routing": dict.fromkeys(trained, 0)}
     if single is not None:
         held_out["single: gpt"] = single
+    held_out |= {f"single: {name}": rewards for name, rewards in (singles or {}).items()}
     (folder / "held_out.json").write_text(json.dumps(held_out))
     with (folder / "generations.csv").open("w", newline="") as file:
         writer = csv.DictWriter(

@@ -30,13 +30,33 @@ def test_the_terminal_shows_ranking_pairs_and_conclusion(tmp_path: Path) -> None
     assert "good [a] is better than every other method." in text
     assert text.index("good [a]") < text.index("bad|b")
     assert "0.905" in text and "+0.605" in text  # J, and over gpt's 0.3
-    assert "Best single agent, chosen with hindsight: gpt, 0.300; random routing 0.000." in text
-    assert "Where there is one seed" not in text
+    assert (
+        "Best single agent, chosen with hindsight among the single rows of all runs: gpt, 0.300; random "
+        "routing 0.000." in " ".join(text.split())
+    )
+    assert "not corrected for their number" in " ".join(text.split())
+    assert "Where p, seeds is missing" not in text
 
 
 def test_one_seed_is_called_what_it_is(tmp_path: Path) -> None:
     text = MethodReport(comparison(tmp_path, seeds=1), "holm").markdown([])
-    assert "between two trained policies, not between methods" in text
+    assert "between trained policies, not between methods" in text
+
+
+def test_other_conditions_are_named_in_the_first_lines(tmp_path: Path) -> None:
+    for label, temperature in (("cold", 0.0), ("warm", 0.7)):
+        config = {"model": {"episode": {"decode": {"temperature": temperature}}}}
+        write_run(tmp_path / label, label, 0, outcomes(50), config=config)
+    report = MethodReport(compare_methods(find_runs([tmp_path])), "holm")
+    screen = StringIO()
+    report.print(Console(file=screen, width=150, highlight=False))
+    for text in (screen.getvalue(), report.markdown([]).removeprefix("# Comparison").lstrip()):
+        assert text.startswith("NOT UNDER THE SAME CONDITIONS")
+        assert "model.episode.decode.temperature is 0.0 (cold), 0.7 (warm)" in " ".join(text.split())
+
+
+def test_equal_conditions_are_not_talked_about(tmp_path: Path) -> None:
+    assert "CONDITIONS" not in MethodReport(comparison(tmp_path), "holm").markdown([])
 
 
 def test_markdown_holds_tables_figures_and_what_differs(tmp_path: Path) -> None:

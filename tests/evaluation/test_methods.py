@@ -51,7 +51,7 @@ def test_what_other_tasks_may_turn_is_none_either(add) -> None:
     """Each seed of one method is a little better, by the same three tasks."""
     runs = [add("a", s, outcomes(53)) for s in range(3)] + [add("b", s, outcomes(50)) for s in range(3)]
     [pair] = compare_methods(runs).pairs
-    assert pair.p_seeds == 0.0
+    assert pair.p_seeds is None, "neither side's seeds differ among themselves"
     assert pair.p_tasks == pytest.approx(0.25)
     assert not pair.distinguishable
     assert compare_methods(runs).winner is None
@@ -127,3 +127,44 @@ def test_methods_are_measured_against_the_best_single_agent(add) -> None:
     assert gain is not None and gain.mean == pytest.approx(0.15)
     assert found.random == 0.0
     assert found.winner is None and "nothing to compare" in found.conclusion
+
+
+def test_the_best_single_agent_is_that_of_all_runs(add) -> None:
+    """The first run is an ablation with one agent, which is not the best."""
+    ablation = add("one_model", 0, outcomes(60), singles={"weak": outcomes(25)})
+    whole = [
+        add("full", seed, outcomes(90), singles={"weak": outcomes(25), "strong": outcomes(75)})
+        for seed in range(2)
+    ]
+    for runs in ([ablation, *whole], [*whole, ablation]):
+        found = compare_methods(runs)
+        assert found.best_single is not None and found.best_single[0] == "strong"
+        gain = found.over_best_single(found.methods[0])
+        assert gain is not None and gain.mean == pytest.approx(0.15)
+
+
+def test_a_single_agent_that_differs_from_run_to_run_counts_with_its_mean(add) -> None:
+    runs = [add("a", s, outcomes(60), singles={"x": outcomes(40 + 20 * s)}) for s in range(2)]
+    found = compare_methods(runs)
+    assert found.best_single is not None
+    assert sum(found.best_single[1].values()) / 100 == pytest.approx(0.5)
+
+
+def test_a_single_agent_with_the_whole_budget_may_be_the_best(add) -> None:
+    singles = {"x": outcomes(40), "x, 5 x 4,096 tokens": outcomes(55)}
+    found = compare_methods([add("a", 0, outcomes(60), singles=singles)])
+    assert found.best_single is not None and found.best_single[0] == "x, 5 x 4,096 tokens"
+
+
+def test_a_single_agent_that_lost_most_tasks_is_not_chosen(add) -> None:
+    lost = {f"t{i}": 1 for i in range(5)}
+    found = compare_methods([add("a", 0, outcomes(60), singles={"lucky": lost, "steady": outcomes(50)})])
+    assert found.best_single is not None and found.best_single[0] == "steady"
+
+
+def test_seeds_without_any_spread_decide_nothing_by_themselves(add) -> None:
+    """Two tasks apart with every seed: other tasks may turn that, whatever seeds say."""
+    runs = [add("a", s, outcomes(52)) for s in range(3)] + [add("b", s, outcomes(50)) for s in range(3)]
+    [pair] = compare_methods(runs).pairs
+    assert (pair.p_seeds, pair.p_adjusted) == (None, pytest.approx(0.5))
+    assert not pair.distinguishable

@@ -1,13 +1,14 @@
 """A comparison of methods as tables: in the terminal and in Markdown."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trinity.evaluation.conditions import flat
 from trinity.evaluation.methods import MethodComparison
+from trinity.evaluation.report import INTERVALS
 from trinity.evaluation.statistics import Correction, Estimate
 
 _RANKING = (
@@ -36,7 +37,9 @@ class MethodReport:
         self._correction = correction
 
     def print(self, console: Console) -> None:
-        """Both tables and the conclusion."""
+        """What the runs don't share, both tables, and the conclusion."""
+        for line in self._warnings():
+            console.print(line, markup=False)
         for title, columns, rows in (
             (self._title(), _RANKING, self._ranking()),
             ("Pairs", _PAIRS, self._pairs()),
@@ -53,7 +56,8 @@ class MethodReport:
 
     def markdown(self, figures: Sequence[str]) -> str:
         """The same, with figures by file name and what the methods' configs differ in."""
-        parts = ["# Comparison", self._comparison.conclusion, f"## {self._title()}"]
+        warnings = self._warnings()
+        parts = ["# Comparison", *warnings, self._comparison.conclusion, f"## {self._title()}"]
         parts.append(_markdown_table(_RANKING, self._ranking()))
         if self._comparison.pairs:
             parts += ["## Pairs", _markdown_table(_PAIRS, self._pairs())]
@@ -68,6 +72,11 @@ class MethodReport:
         ]
         parts += ["## Runs", "\n".join(runs)]
         return "\n\n".join(parts) + "\n"
+
+    def _warnings(self) -> list[str]:
+        found = self._comparison.mismatches
+        start = "NOT UNDER THE SAME CONDITIONS, so a difference need not be the methods'. "
+        return [start + found[0], *found[1:]] if found else []
 
     def _title(self) -> str:
         return f"Ranking on {len(self._comparison.methods[0].tasks)} held-out tasks"
@@ -104,7 +113,15 @@ class MethodReport:
             name, rewards = comparison.best_single
             mean = sum(rewards.values()) / len(rewards)
             blind = "" if comparison.random is None else f"; random routing {comparison.random:.3f}"
-            notes.append(f"Best single agent, chosen with hindsight: {name}, {mean:.3f}{blind}.")
+            notes.append(
+                f"Best single agent, chosen with hindsight among the single rows of all runs: {name}, "
+                f"{mean:.3f}{blind}."
+            )
+        notes.append(
+            "Each interval holds by itself in 95 % of cases, not corrected for their number; p values are."
+            if comparison.pairs
+            else INTERVALS
+        )
         if comparison.pairs:
             notes.append(
                 "p, tasks: exact sign test over tasks (McNemar's exact test with one seed each). p, seeds: "
@@ -119,14 +136,14 @@ class MethodReport:
             )
         if any(pair.p_seeds is None for pair in comparison.pairs):
             notes.append(
-                "Where there is one seed, a difference is between two trained policies, not between methods: "
-                "another seed may turn it."
+                "Where p, seeds is missing there is one seed, or seeds that do not differ at all: a "
+                "difference is then between trained policies, not between methods: another seed may turn it."
             )
         return notes
 
     def _differences(self) -> list[tuple[str, ...]]:
         """Options whose values are not the same in all methods, by the config of each method's first run."""
-        configs = [_flat(method.runs[0].config) for method in self._comparison.methods]
+        configs = [flat(method.runs[0].config) for method in self._comparison.methods]
         keys = list(dict.fromkeys(key for config in configs for key in config))
         ignored = ("name", "label", "seed_everything", "trainer.default_root_dir", "ckpt_path")
         return [
@@ -134,15 +151,6 @@ class MethodReport:
             for key in keys
             if key not in ignored and len({str(config.get(key, "")) for config in configs}) > 1
         ]
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {prefix: value}
-    found: dict[str, Any] = {}
-    for key, inner in value.items():
-        found |= _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-    return found
 
 
 def _signed(estimate: Estimate) -> str:

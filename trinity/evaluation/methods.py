@@ -1,16 +1,17 @@
 """Methods compared: several runs each, on the same held-out tasks."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import stdev
 
 from trinity.errors import UserError
+from trinity.evaluation.conditions import mismatches
 from trinity.evaluation.runs import RANDOM, Run
 from trinity.evaluation.statistics import (
     Correction,
     Estimate,
-    Rewards,
     adjusted,
     bootstrap_mean,
     seed_test,
@@ -73,9 +74,9 @@ class Pair:
     """One method against another: `first` has the higher mean.
 
     `p_tasks` asks whether other tasks could turn the difference (exact sign test over tasks; McNemar's exact
-    test with one seed each), `p_seeds` whether other seeds could (Welch's t test; None with one seed).
-    `p_adjusted` is the larger of both, corrected for the number of pairs: only what neither could turn is a
-    difference between methods.
+    test with one seed each), `p_seeds` whether other seeds could (Welch's t test; None where seeds can't
+    tell, see `seed_test`). `p_adjusted` is the larger of both, corrected for the number of pairs: only what
+    neither could turn is a difference between methods.
     """
 
     first: str
@@ -99,12 +100,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class MethodComparison:
-    """Methods from the highest mean to the lowest, and all their pairs."""
+    """Methods from the highest mean to the lowest, and all their pairs.
+
+    `best_single` is the single agent's row with the highest mean of all runs', with its rewards by task,
+    averaged over the runs that have it. `mismatches` names the conditions that the runs don't share.
+    """
 
     methods: list[Method]
     pairs: list[Pair]
-    best_single: tuple[str, Rewards] | None
+    best_single: tuple[str, Mapping[str, float]] | None
     random: float | None
+    mismatches: list[str]
 
     @property
     def winner(self) -> str | None:
@@ -160,7 +166,7 @@ def compare_methods(
         Pair(ours.label, theirs.label, bootstrap_mean(differences), tasks_p, seeds_p, p, level)
         for (ours, theirs, differences, tasks_p, seeds_p), p in zip(tests, corrected, strict=True)
     ]
-    return MethodComparison(methods, pairs, _best_single(runs, tasks), _random(runs, tasks))
+    return MethodComparison(methods, pairs, _best_single(runs, tasks), _random(runs, tasks), mismatches(runs))
 
 
 def _method(label: str, runs: Sequence[Run], tasks: tuple[str, ...]) -> Method:
@@ -186,16 +192,25 @@ def _shared_tasks(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(sorted(shared))
 
 
-def _best_single(runs: Sequence[Run], tasks: tuple[str, ...]) -> tuple[str, Rewards] | None:
-    """By its mean on the compared tasks, of the first run that has them."""
-    singles = next((run.singles for run in runs if run.singles), {})
+def _best_single(runs: Sequence[Run], tasks: tuple[str, ...]) -> tuple[str, Mapping[str, float]] | None:
+    """By its mean on the compared tasks, among the single rows of all runs; each task averaged over runs.
+
+    A row that lacks half of the tasks or more is none to choose: it may have lost the hard ones.
+    """
+    found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        for name, rewards in run.singles.items():
+            for task in tasks:
+                if task in rewards:
+                    found[name][task].append(rewards[task])
     measured = {
-        name: {task: rewards[task] for task in tasks if task in rewards} for name, rewards in singles.items()
+        name: {task: sum(values) / len(values) for task, values in by_task.items()}
+        for name, by_task in found.items()
+        if len(by_task) > _LEAST_SHARED * len(tasks)
     }
-    measured = {name: rewards for name, rewards in measured.items() if rewards}
     if not measured:
         return None
-    name = max(measured, key=lambda agent: sum(measured[agent].values()) / len(measured[agent]))
+    name = max(measured, key=lambda single: sum(measured[single].values()) / len(measured[single]))
     return name, measured[name]
 
 

@@ -71,11 +71,16 @@ def sign_test(differences: Iterable[float]) -> float:
 
 
 def seed_test(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Two-sided p value of Welch's t test on the means of single seeds; None with fewer than two a side."""
+    """Two-sided p value of Welch's t test on the means of single seeds.
+
+    None where seeds can't tell: with fewer than two on a side, and where neither side's seeds differ among
+    themselves at all. Such sides may well differ, but the test measures a difference by the spread of seeds,
+    and there is none to measure by: p = 0 would claim a certainty that nobody has.
+    """
     if min(len(ours), len(theirs)) < 2:
         return None
     if np.ptp(ours) < 1e-12 and np.ptp(theirs) < 1e-12:
-        return 1.0 if abs(ours[0] - theirs[0]) < 1e-12 else 0.0
+        return 1.0 if abs(ours[0] - theirs[0]) < 1e-12 else None
     return float(stats.ttest_ind(ours, theirs, equal_var=False).pvalue)
 
 
