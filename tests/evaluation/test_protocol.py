@@ -106,6 +106,15 @@ def test_rewards_leave_out_what_could_not_be_finished(
     assert mean(found) == 1.0
 
 
+def test_a_refused_request_is_a_wrong_answer_and_said_to_be_one(
+    make_runner: Any, expert: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(refuses=lambda agent, question: question.startswith("red 3"))
+    with pytest.warns(UserWarning, match=r"2 turns of .* of expert .*knows-red: status 403 \(2x\)"):
+        found = evaluation(runner).rewards(expert, tasks, "expert")
+    assert {task for task, reward in found.items() if not reward} == {"t3"}
+
+
 def test_the_two_best_agents_disagreement_is_a_share_of_tasks(make_runner: Any, tasks: list[Task]) -> None:
     singles = evaluation(make_runner()).singles(tasks)
     best = sorted(singles.values(), key=mean)[-2:]

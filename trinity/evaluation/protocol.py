@@ -1,6 +1,7 @@
 """The final comparison: a trained coordinator against its baselines, all on the same held-out tasks."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -167,6 +168,20 @@ class Evaluation:
         jobs = [Job(task, 0, Draw(self._seed, stage, 0), name) for task in tasks]
         results = self._runner.run(policy, jobs, selection, episode)
         rewards = {result.task_id: result.reward for result in results if isinstance(result, Graded)}
+        refused = Counter(
+            f"{self._agents[turn.agent]}: {turn.completion.refusal}"
+            for result in results
+            if isinstance(result, Graded)
+            for turn in result.trajectory.turns
+            if turn.completion.refusal
+        )
+        if refused:
+            causes = ", ".join(f"{what} ({n}x)" for what, n in refused.most_common())
+            warnings.warn(
+                f"{refused.total()} turns of the evaluation of {name} have no proper answer ({causes}); they "
+                "count as answers.",
+                stacklevel=2,
+            )
         failed = [result for result in results if isinstance(result, Failure)]
         if failed:
             warnings.warn(
