@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trinity.episode.calls import Calls
+from trinity.episode.calls import Bill, Calls
 from trinity.episode.policy import Logits, Policy, Position, Selection
 from trinity.episode.rollout import EpisodeSettings, Rollout
 from trinity.episode.scheduler import Failure, Graded, Job, run_jobs
@@ -83,7 +83,7 @@ class Runner:
         settings = episode or self.settings
         rollout = Rollout(policy, Calls(self.pool), settings, lambda text, tokens: text, selection)
 
-        async def grade(task: Task, answer: str | None) -> Mark:
+        async def grade(task: Task, answer: str | None, bill: Bill) -> Mark:
             return Mark(int(answer == task.reference))
 
         return asyncio.run(run_jobs(rollout, jobs, grade))
