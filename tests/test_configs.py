@@ -250,6 +250,7 @@ SPEC = {
     "model.episode.roles": ["thinker", "worker", "verifier"],
     "model.objective.init_args.common_random_numbers": False,
     "model.objective.init_args.again": 0,
+    "model.rewards.init_args.math_fallback": "last_number",
     "data.minibatch": 16,
     "model.optimizer.class_path": "trinity.optimizers.sep_cma.SepCMAES",
     "model.optimizer.init_args.sigma0": 0.1,
