@@ -1,18 +1,23 @@
 """`trinity-grade CASES.jsonl`: what the graders say of recorded outputs, and whether that was expected."""
 
+import argparse
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, get_args
 
-from jsonargparse import ArgumentParser
+import yaml
+from jsonargparse import ArgumentParser, get_loader
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trinity.configs import expand
 from trinity.episode.verdict import parse_judgement
 from trinity.errors import UserError
 from trinity.rewards.launcher import SandboxKind
@@ -20,7 +25,20 @@ from trinity.rewards.rewards import Rewards
 from trinity.rewards.sandbox import Limits
 from trinity.tasks.jsonl import Row, read_rows
 
-_QUICK = {"cpu_seconds": 1.0, "wall_seconds": 2.0, "memory_mb": 1024, "output_mb": 4}
+_LIMITS = {
+    "cpu_seconds": "seconds of CPU time",
+    "wall_seconds": "seconds on the wall",
+    "memory_mb": "MB of memory",
+    "output_mb": "MB printed, returned, or in one file",
+}
+_FRAME = (
+    "Parser key",
+    "Problem with given",
+    "Does not validate",
+    "Subtypes:",
+    "Errors:",
+    "Expected a <class 'None",
+)
 _WIDTH = 110
 _SHOWN = 60
 
@@ -172,22 +190,106 @@ def _summary(results: Sequence[Result]) -> Iterator[str]:
     yield f"slowest: {plain(slowest.id)}, {slowest.seconds:.2f} s"
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="trinity-grade", description=__doc__)
-    parser.add_argument("cases", type=str, help="JSON Lines with {id, kind, output, reference, expected?}.")
-    parser.add_argument("--json", action="store_true", help="One object a case on standard output.")
-    parser.add_argument("--sandbox", type=SandboxKind, default="bubblewrap", help="Where programs run.")
-    parser.add_class_arguments(Limits, "limits")
-    parser.set_defaults({f"limits.{name}": value for name, value in _QUICK.items()})
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="trinity-grade", description=__doc__, allow_abbrev=False)
+    parser.add_argument("cases", help="JSON Lines with {id, kind, output, reference, expected?}")
+    parser.add_argument("--json", action="store_true", help="one object a case on standard output")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="grade as this experiment does, or a run's config.yaml (its model.rewards); may be repeated",
+    )
+    parser.add_argument("--sandbox", choices=get_args(SandboxKind), help="where programs run (bubblewrap)")
+    for limit in fields(Limits):
+        parser.add_argument(
+            f"--limits.{limit.name}",
+            metavar="N",
+            help=f"of one test of one program: {_LIMITS[limit.name]} ({limit.default:g})",
+        )
     return parser
+
+
+def _sections(config: str) -> Iterator[Any]:
+    """What a config has in its model.rewards, after those that it extends.
+
+    Raises UserError for a file that can't be read, or is no config.
+    """
+    parts = expand(["--config", config])[1::2]
+    for part in parts:
+        try:
+            text = part if len(parts) > 1 and not _is_file(part) else Path(part).read_text()
+            values = get_loader("yaml")(text)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"Cannot read the config {config} ({reason}): check the path.") from error
+        except yaml.YAMLError as error:
+            raise UserError(f"The config {config} is not YAML ({_line(str(error))}): correct it.") from error
+        model = (values.get("model") or {}) if isinstance(values, dict) else values
+        if not isinstance(model, dict | None):
+            raise UserError(
+                f"The config {config} is none of trinity-fit's: give an experiment's, or a run's."
+            )
+        if model and "rewards" in model:
+            yield model["rewards"]
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a null character
+        return False
+
+
+def _rewards(options: argparse.Namespace) -> Rewards:
+    """The graders as trinity-fit makes them from the configs, and with the command line's options on top."""
+    given = {"sandbox": options.sandbox}
+    given |= {
+        f"code_limits.{field.name}": getattr(options, f"limits.{field.name}") for field in fields(Limits)
+    }
+    base = {"class_path": f"{Rewards.__module__}.{Rewards.__qualname__}"}
+    sections: list[Any] = [base]
+    for section in (section for config in options.config for section in _sections(config)):
+        sections = [base] if section is None else [*sections, section]
+    arguments = [f"--config={json.dumps({'rewards': section})}" for section in sections]
+    arguments += [f"--rewards.{name}={value}" for name, value in given.items() if value is not None]
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--config", action="config")
+    parser.add_argument("--rewards", type=Rewards)
+    try:
+        rewards = parser.instantiate_classes(parser.parse_args(arguments)).rewards
+    except (argparse.ArgumentError, ValueError) as error:
+        if isinstance(error.__cause__, UserError):
+            raise error.__cause__ from None
+        raise UserError(f"These graders can't be made: {_essence(str(error))}; correct it.") from error
+    assert isinstance(rewards, Rewards)
+    return rewards
+
+
+def _essence(message: str) -> str:
+    """Of jsonargparse's many lines: where, and what."""
+    place = ".".join(re.findall(r'Parser key "([\w.]+)"', message))
+    lines = [line.strip(" -") for line in message.splitlines()]
+    said = next((line for line in lines if line and not line.startswith(_FRAME)), message)
+    return _line(f"model.{place}: {said}")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
 
 
 def run(argv: Sequence[str]) -> int:
     """Grade a file and print; the exit code: 1 where anything expected differs. Raises UserError."""
     options = _parser().parse_args(list(argv))
     cases = [read_case(row, number) for number, row in enumerate(read_rows(options.cases), 1)]
-    limits = Limits(**options.limits.as_dict())
-    with Rewards(sandbox=options.sandbox, code_limits=limits) as rewards:
+    with _rewards(options) as rewards:
+        if rewards.judge is not None and any(case.grader == "text" for case in cases):
+            print(
+                f"trinity-grade: No LLM is asked here, so free-form answers that only the judge "
+                f"{rewards.judge} could accept stay wrong.",
+                file=sys.stderr,
+            )
         show = (lambda result: print(result.as_json(), flush=True)) if options.json else (lambda _: None)
         results = asyncio.run(_grade_all(rewards, cases, show))
     console = Console(stderr=options.json, highlight=False, markup=False, soft_wrap=options.json)
@@ -205,3 +307,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"trinity-grade: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
