@@ -1,14 +1,14 @@
 """`trinity-grade CASES.jsonl`: what the graders say of recorded outputs, and whether that was expected."""
 
+import argparse
 import asyncio
 import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, get_args
 
-from jsonargparse import ArgumentParser
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +22,12 @@ from trinity.tasks.jsonl import Row, read_rows
 if TYPE_CHECKING:
     from trinity.rewards.rewards import Rewards
 
-_QUICK = {"cpu_seconds": 1.0, "wall_seconds": 2.0, "memory_mb": 1024, "output_mb": 4}
+_LIMITS = {
+    "cpu_seconds": "seconds of CPU time",
+    "wall_seconds": "seconds on the wall",
+    "memory_mb": "MB of memory",
+    "output_mb": "MB printed, returned, or in one file",
+}
 _WIDTH = 110
 _SHOWN = 60
 
@@ -174,24 +179,45 @@ def _summary(results: Sequence[Result]) -> Iterator[str]:
     yield f"slowest: {plain(slowest.id)}, {slowest.seconds:.2f} s"
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="trinity-grade", description=__doc__)
-    parser.add_argument("cases", type=str, help="JSON Lines with {id, kind, output, reference, expected?}.")
-    parser.add_argument("--json", action="store_true", help="One object a case on standard output.")
-    parser.add_argument("--sandbox", type=SandboxKind, default="bubblewrap", help="Where programs run.")
-    parser.add_class_arguments(Limits, "limits")
-    parser.set_defaults({f"limits.{name}": value for name, value in _QUICK.items()})
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="trinity-grade", description=__doc__, allow_abbrev=False)
+    parser.add_argument("cases", nargs="+", help="JSON Lines with {id, kind, output, reference, expected?}")
+    parser.add_argument("--json", action="store_true", help="one object a case on standard output")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="grade as this experiment does, or a run's config.yaml (its model.rewards); may be repeated",
+    )
+    parser.add_argument("--sandbox", choices=get_args(SandboxKind), help="where programs run (bubblewrap)")
+    for limit in fields(Limits):
+        parser.add_argument(
+            f"--limits.{limit.name}",
+            metavar="N",
+            help=f"of one test of one program: {_LIMITS[limit.name]} ({limit.default:g})",
+        )
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Grade a file and print; the exit code: 1 where anything expected differs. Raises UserError."""
     options = _parser().parse_args(list(argv))
-    from trinity.rewards.rewards import Rewards  # a second that --help need not wait for
+    from trinity.commands.graders import make_graders  # a second that --help need not wait for
 
-    cases = [read_case(row, number) for number, row in enumerate(read_rows(options.cases), 1)]
-    limits = Limits(**options.limits.as_dict())
-    with Rewards(sandbox=options.sandbox, code_limits=limits) as rewards:
+    rows = (row for path in options.cases for row in read_rows(path))
+    cases = [read_case(row, number) for number, row in enumerate(rows, 1)]
+    given = {"sandbox": options.sandbox}
+    given |= {
+        f"code_limits.{field.name}": getattr(options, f"limits.{field.name}") for field in fields(Limits)
+    }
+    with make_graders(options.config, given) as rewards:
+        if rewards.judge is not None and any(case.grader == "text" for case in cases):
+            print(
+                f"trinity-grade: No LLM is asked here, so free-form answers that only the judge "
+                f"{rewards.judge} could accept stay wrong.",
+                file=sys.stderr,
+            )
         show = (lambda result: print(result.as_json(), flush=True)) if options.json else (lambda _: None)
         results = asyncio.run(_grade_all(rewards, cases, show))
     console = Console(stderr=options.json, highlight=False, markup=False, soft_wrap=options.json)
@@ -209,3 +235,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"trinity-grade: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
