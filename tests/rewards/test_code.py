@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -22,11 +23,20 @@ UNIT = {
     "entry_point": "add",
 }
 FUNCTION = {"assert": ADD, "call": CALL, "check": CHECK, "close": CLOSE, "unittest": UNIT}
+WALL = 30  # seconds
 RIGHT = "def add(a, b):\n    return a + b"
 
 
 def stdin(output, given=""):
     return {"tests": [{"input": given, "output": output, "testtype": "stdin"}]}
+
+
+@pytest.fixture(scope="module")
+def patient(bubblewrap):
+    """A grader whose programs reach the limit of their CPU time on a busy machine, too."""
+    grader = CodeGrader(2, replace(bubblewrap._limits, wall_seconds=WALL))
+    yield grader
+    grader.close()
 
 
 @pytest.fixture
@@ -203,12 +213,13 @@ async def test_the_seekers_would_find_a_value_that_is_there(grade):
         ("", "no answer found"),
     ],
 )
-async def test_what_stops_a_program(grade, program, reason):
+async def test_what_stops_a_program(grader, patient, program, reason):
     started = time.monotonic()
-    result = await grade(program, stdin("5"))
+    grader = patient if "CPU time" in reason else grader
+    result = await grader.grade(f"```python\n{program}\n```", json.dumps(stdin("5")))
     assert result.reward == 0
     assert any(part in result.reason for part in reason.split("|")), result.reason
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < (WALL + 8 if grader is patient else 10)
 
 
 @pytest.mark.parametrize(
