@@ -364,7 +364,7 @@ def test_a_budget_ends_the_run_at_a_complete_generation(
     budget: dict[str, float],
 ) -> None:
     """Three generations of 12 trajectories do not fit; what was spent is never more than allowed."""
-    price = {"prompt": 1.0, "completion": 0.0}  # below what the server states, which is what counts
+    price = {"prompt": 15.0, "completion": 0.0}  # about what the server states, which is what counts
     with pytest.raises(SystemExit) as ended:
         fit(arguments(steps=9, budget=budget, price=price))
     assert ended.value.code == 2
@@ -398,6 +398,14 @@ def test_the_journal_has_a_line_for_every_trajectory(
     assert [sum(line["reward"] for line in trained if line["generation"] == g) for g in range(3)] == rewards
     paid = sum(line["cost_usd"] for line in lines)
     assert paid == pytest.approx(server.usd)
+    singles = {f"single:agent-{i}{budget}" for i in range(2) for budget in ("", ", 4 x 4,096 tokens")}
+    assert {(line["stage"], line["policy"]) for line in lines} == {
+        ("train", "candidate"),
+        ("validation", "trained"),
+        ("initial", "initial"),
+        ("random", "random"),
+        *(("evaluation", name) for name in (*singles, "trained")),
+    }
     for decision in trained[0]["decisions"]:
         assert decision["agent"] in (0, 1)
         assert decision["role"] in ("thinker", "worker", "verifier")
@@ -439,7 +447,7 @@ def test_one_sum_in_all_places_in_a_faulty_run_with_a_judge(
     )
     trained = sum(line["cost_usd"] for line in lines if line["stage"] == "train")
     assert sum(column(tmp_path, 0, "cost_usd")) == pytest.approx(trained)
-    assert outcome(tmp_path, 0)["spent"]["usd"] == pytest.approx(server.usd)
+    assert json.loads((folder(tmp_path, 0) / "spent.json").read_text())["usd"] == pytest.approx(server.usd)
     cache = CompletionCache(tmp_path / "cache.sqlite")
     runs = [row[0] for row in cache._database.execute("SELECT DISTINCT run FROM completions")]
     assert [cache.spent(run).usd for run in runs] == [pytest.approx(server.usd)]

@@ -105,6 +105,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if not DATA.is_file():
         parser.exit(1, f"There is no {DATA}: the recorded outputs belong beside the repository.\n")
+    if arguments.list and not arguments.list.resolve().parent.is_dir():
+        parser.error(f"argument --list: there is no folder {arguments.list.parent}")
     begin = time.perf_counter()
     by_model: dict[str, Counter[str]] = {}
     right: Counter[str] = Counter()

@@ -21,8 +21,15 @@ DOMAINS = ("red", "green", "blue")
 class Experts(Pool):
     agents = ("knows-red", "knows-green", "knows-blue")
 
-    def __init__(self, fails: Callable[[int, str], bool], needs: int, own: dict[int, int]) -> None:
+    def __init__(
+        self,
+        fails: Callable[[int, str], bool],
+        needs: int,
+        own: dict[int, int],
+        refuses: Callable[[int, str], bool],
+    ) -> None:
         self.fails = fails
+        self.refuses = refuses
         self.needs = needs
         self.own = own
 
@@ -34,6 +41,8 @@ class Experts(Pool):
         question = messages[1]["content"]
         if self.fails(agent, question):
             raise InfrastructureError(self.agents[agent], "quota")
+        if self.refuses(agent, question):
+            return Completion("", finish_reason="refused", refusal="status 403")
         if self.identity(agent, decode)["max_tokens"] < self.needs:
             return Completion("ri", finish_reason="length")
         return Completion("right" if DOMAINS[agent] in question else "wrong")
@@ -56,11 +65,13 @@ class Mark:
 class Runner:
     """What the module is to the protocol; keeps what it was asked to run.
 
-    `fails` tells which calls do, `needs` how many tokens an answer takes, and `own` the agents' own limits.
+    `fails` and `refuses` tell which calls do, `needs` how many tokens an answer takes, and `own` the agents'
+    own limits.
     """
 
     settings: EpisodeSettings = field(default_factory=lambda: EpisodeSettings(max_turns=2))
     fails: Callable[[int, str], bool] = lambda agent, question: False
+    refuses: Callable[[int, str], bool] = lambda agent, question: False
     needs: int = 0
     own: dict[int, int] = field(default_factory=dict)
     asked: list[tuple[Any, Sequence[Job[Task]], Selection, EpisodeSettings | None]] = field(
@@ -70,7 +81,7 @@ class Runner:
     @property
     def pool(self) -> Pool:
         """Whom it asks."""
-        return Experts(self.fails, self.needs, self.own)
+        return Experts(self.fails, self.needs, self.own, self.refuses)
 
     def run(
         self,

@@ -101,9 +101,18 @@ def test_rewards_leave_out_what_could_not_be_finished(
     make_runner: Any, expert: Any, tasks: list[Task]
 ) -> None:
     runner = make_runner(fails=lambda agent, question: question.startswith("red 3"))
-    found = evaluation(runner).rewards(expert, tasks)
+    found = evaluation(runner).rewards(expert, tasks, "expert")
     assert set(found) == {task.id for task in tasks} - {"t3"}
     assert mean(found) == 1.0
+
+
+def test_a_refused_request_is_a_wrong_answer_and_said_to_be_one(
+    make_runner: Any, expert: Any, tasks: list[Task]
+) -> None:
+    runner = make_runner(refuses=lambda agent, question: question.startswith("red 3"))
+    with pytest.warns(UserWarning, match=r"2 turns of .* of expert .*knows-red: status 403 \(2x\)"):
+        found = evaluation(runner).rewards(expert, tasks, "expert")
+    assert {task for task, reward in found.items() if not reward} == {"t3"}
 
 
 def test_the_two_best_agents_disagreement_is_a_share_of_tasks(make_runner: Any, tasks: list[Task]) -> None:
@@ -180,7 +189,7 @@ def test_shuffled_states_lose_the_gain(make_runner: Any, expert: Any, tasks: lis
     found = evaluation(make_runner()).shuffled(expert, tasks)
     assert set(found) == {task.id for task in tasks}
     assert mean(found) < 0.7
-    assert mean(evaluation(make_runner()).rewards(expert, tasks)) == 1.0
+    assert mean(evaluation(make_runner()).rewards(expert, tasks, "expert")) == 1.0
 
 
 def test_shuffling_leaves_out_tasks_whose_states_were_never_seen(

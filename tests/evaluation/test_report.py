@@ -13,8 +13,10 @@ from trinity.episode.roles import Role
 from trinity.evaluation.protocol import Comparison, WholeBudget
 from trinity.evaluation.report import Report, theta_sha256
 from trinity.evaluation.statistics import Rewards
+from trinity.pool.base import Paid
 from trinity.tasks.task import Task
 
+SPENT = Paid(1.25, 7, 600, 100)
 THETA = torch.tensor([0.0, 1.5, -2.25, 1e-30])
 
 
@@ -34,7 +36,7 @@ def comparison(tasks: list[Task], **controls: Any) -> Comparison:
 
 @pytest.fixture
 def report(tasks: list[Task]) -> Report:
-    return Report(comparison(tasks), tasks, THETA, 3, [0.25, 0.5])
+    return Report(comparison(tasks), tasks, THETA, 3, [0.25, 0.5], SPENT)
 
 
 def test_the_hash_is_that_of_the_float32_bytes() -> None:
@@ -72,7 +74,7 @@ def test_the_summary_holds_what_programs_read(report: Report) -> None:
 
 def test_the_summary_holds_the_controls_where_they_were_played(tasks: list[Task]) -> None:
     controls = {"state_blind": wins(tasks, "red"), "schedule": ((1, Role.WORKER), (0, Role.VERIFIER))}
-    found = Report(comparison(tasks, shuffled=wins(tasks), **controls), tasks, THETA, 0, []).summary()
+    found = Report(comparison(tasks, shuffled=wins(tasks), **controls), tasks, THETA, 0, [], SPENT).summary()
     assert found["state_blind"]["schedule"] == [[1, "worker"], [0, "verifier"]]
     assert (found["state_blind"]["mean"], found["shuffled"]["mean"]) == (pytest.approx(1 / 3), 0.0)
 
@@ -80,7 +82,7 @@ def test_the_summary_holds_the_controls_where_they_were_played(tasks: list[Task]
 def test_rows_say_how_many_tokens_a_single_agent_had(tasks: list[Task]) -> None:
     """And the gain is over the best of them all."""
     whole = [WholeBudget("a", 5, 4096, wins(tasks, "red", "blue")), WholeBudget("b", 5, 1000, {})]
-    report = Report(comparison(tasks, whole_budget=whole), tasks, THETA, 0, [])
+    report = Report(comparison(tasks, whole_budget=whole), tasks, THETA, 0, [], SPENT)
     labels = [row.label for row in report.rows()]
     assert [label for label in labels if label.startswith("single")] == [
         "single: a", "single: b", "single: a, 5 x 4,096 tokens",
@@ -122,7 +124,7 @@ def test_a_policy_that_lost_tasks_is_measured_on_the_rest(tasks: list[Task]) -> 
     whole = comparison(tasks)
     part = {task: reward for task, reward in whole.single["b"].items() if task != "t1"}
     found = Comparison(whole.initial, whole.trained, {"a": whole.single["a"], "b": part}, whole.random)
-    summary = Report(found, tasks, THETA, 0, []).summary()
+    summary = Report(found, tasks, THETA, 0, [], SPENT).summary()
     assert (summary["single"]["a"]["n"], summary["single"]["b"]["n"]) == (30, 29)
     assert (summary["per_question_best"]["n"], summary["trained"]["n"]) == (29, 30)
 
@@ -144,11 +146,17 @@ def test_the_table_shows_every_row_with_its_interval(report: Report) -> None:
         assert row.label in printed
         assert str(row.estimate) in printed
     assert "seed 3" in printed
+    assert "paid $1.25 for 7 calls of 700 tokens" in printed
+
+
+def test_what_was_spent_lies_beside_the_summary(report: Report, tmp_path: Path) -> None:
+    report.write(tmp_path)
+    assert json.loads((tmp_path / "spent.json").read_text()) == {"usd": 1.25, "calls": 7, "tokens": 700}
 
 
 def test_what_could_not_be_measured_is_null_and_has_no_row(tasks: list[Task]) -> None:
     lonely = Comparison(initial={}, trained=wins(tasks, "red"), single={}, random={tasks[0].id: 1})
-    report = Report(lonely, tasks, THETA, 3, [0.25])
+    report = Report(lonely, tasks, THETA, 3, [0.25], SPENT)
     summary = report.summary()
     assert summary["initial"] is summary["per_question_best"] is summary["best_by_domain"] is None
     assert "gain_over_best_single" not in summary
@@ -158,5 +166,5 @@ def test_what_could_not_be_measured_is_null_and_has_no_row(tasks: list[Task]) ->
 def test_a_name_in_brackets_is_printed_as_it_is(tasks: list[Task]) -> None:
     named = Comparison(initial={}, trained=wins(tasks, "red"), single={"[bold]x[/]": wins(tasks)}, random={})
     screen = StringIO()
-    Report(named, tasks, THETA, 3, [0.25]).print(Console(file=screen, width=120))
+    Report(named, tasks, THETA, 3, [0.25], SPENT).print(Console(file=screen, width=120))
     assert "single: [bold]x[/]" in screen.getvalue()

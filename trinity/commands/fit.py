@@ -72,6 +72,14 @@ def fit(argv: Sequence[str] | None = None) -> None:
     if "--help" in arguments or "-h" in arguments:
         print(HELP, end="")
         return
+    try:
+        _fit(arguments)
+    except KeyboardInterrupt:  # a second one, while the run was being closed
+        print("trinity-fit: Stopped while closing; go on with --ckpt_path.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _fit(arguments: Sequence[str]) -> None:
     with ExitStack() as stack:
         try:
             run(arguments, stack)

@@ -219,7 +219,7 @@ class TrinityCLI(LightningCLI):
             selection=model.selection.evaluation,
         )
         history = next(c for c in self.trainer.callbacks if isinstance(c, JLogger))  # type: ignore[attr-defined]
-        report = Report(comparison, splits.test, model.theta(), model.seed, history.j_series)
+        report = Report(comparison, splits.test, model.theta(), model.seed, history.j_series, model.spent)
         report.print(Console(width=None if console.is_terminal else _TABLE_WIDTH))
         report.write(self.folder)
         console.print(f"Run folder: {self.folder}")

@@ -1,6 +1,7 @@
 """The final comparison: a trained coordinator against its baselines, all on the same held-out tasks."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -154,15 +155,33 @@ class Evaluation:
         self,
         policy: Policy,
         tasks: Sequence[Task],
+        name: str,
         *,
         selection: Selection = "argmax",
         stage: str = "evaluation",
         episode: EpisodeSettings | None = None,
     ) -> Rewards:
-        """Reward by task id; tasks lost to infrastructure failures are left out, with a warning."""
-        jobs = [Job(task, 0, Draw(self._seed, stage, 0)) for task in tasks]
+        """Reward by task id; tasks lost to infrastructure failures are left out, with a warning.
+
+        `name` is what the journal calls the policy.
+        """
+        jobs = [Job(task, 0, Draw(self._seed, stage, 0), name) for task in tasks]
         results = self._runner.run(policy, jobs, selection, episode)
         rewards = {result.task_id: result.reward for result in results if isinstance(result, Graded)}
+        refused = Counter(
+            f"{self._agents[turn.agent]}: {turn.completion.refusal}"
+            for result in results
+            if isinstance(result, Graded)
+            for turn in result.trajectory.turns
+            if turn.completion.refusal
+        )
+        if refused:
+            causes = ", ".join(f"{what} ({n}x)" for what, n in refused.most_common())
+            warnings.warn(
+                f"{refused.total()} turns of the evaluation of {name} have no proper answer ({causes}); they "
+                "count as answers.",
+                stacklevel=2,
+            )
         failed = [result for result in results if isinstance(result, Failure)]
         if failed:
             warnings.warn(
@@ -174,7 +193,7 @@ class Evaluation:
 
     def single(self, agent: int, tasks: Sequence[Task]) -> Rewards:
         """One agent alone: one call in the Worker role."""
-        return self._alone(agent, tasks, self._episode.decode)
+        return self._alone(agent, tasks, self._episode.decode, f"single:{self._agents[agent]}")
 
     def whole_budget(self, agent: int, tasks: Sequence[Task]) -> WholeBudget:
         """One agent alone, which has the tokens of all turns for its one answer.
@@ -183,17 +202,20 @@ class Evaluation:
         which a cache that is replayed holds no such answers, has no rewards; a warning says why.
         """
         turns, decode = self._episode.max_turns, self._episode.decode
-        rewards: Rewards = {}
+        tokens = self._pool.identity(agent, decode).get("max_tokens", decode.max_tokens * decode.turns)
+        whole = WholeBudget(self._agents[agent], turns, int(tokens), {})
         try:
-            rewards = self._alone(agent, tasks, replace(decode, turns=turns * decode.turns))
+            rewards = self._alone(
+                agent, tasks, replace(decode, turns=turns * decode.turns), f"single:{whole.name}"
+            )
         except UserError as error:
             warnings.warn(
                 f"{self._agents[agent]} could not be asked for an answer with the tokens of {turns} turns, "
                 f"so that the final table lacks this row: {error}",
                 stacklevel=2,
             )
-        tokens = self._pool.identity(agent, decode).get("max_tokens", decode.max_tokens * decode.turns)
-        return WholeBudget(self._agents[agent], turns, int(tokens), rewards)
+            return whole
+        return replace(whole, rewards=rewards)
 
     def whole_budgets(self, tasks: Sequence[Task]) -> list[WholeBudget]:
         """Each agent on offer alone, with the tokens of all turns; none where one turn is all there is."""
@@ -201,9 +223,9 @@ class Evaluation:
             return []
         return [self.whole_budget(place, tasks) for place in self._episode.places(len(self._agents))]
 
-    def _alone(self, agent: int, tasks: Sequence[Task], decode: DecodeParameters) -> Rewards:
+    def _alone(self, agent: int, tasks: Sequence[Task], decode: DecodeParameters, name: str) -> Rewards:
         policy = SchedulePolicy(len(self._agents), ((agent, Role.WORKER),))
-        return self.rewards(policy, tasks, episode=replace(self._episode, max_turns=1, decode=decode))
+        return self.rewards(policy, tasks, name, episode=replace(self._episode, max_turns=1, decode=decode))
 
     def singles(self, tasks: Sequence[Task]) -> dict[str, Rewards]:
         """Each agent on offer alone, by name; an agent that answered nothing is left out."""
@@ -229,33 +251,34 @@ class Evaluation:
 
     def random(self, tasks: Sequence[Task]) -> Rewards:
         """Agent and role uniformly at random in each turn."""
-        return self.rewards(UniformPolicy(len(self._agents)), tasks, selection="sample", stage="random")
+        policy = UniformPolicy(len(self._agents))
+        return self.rewards(policy, tasks, "random", selection="sample", stage="random")
 
     def shuffled(self, policy: Policy, tasks: Sequence[Task], *, selection: Selection = "argmax") -> Rewards:
         """A policy that decides each task from the states of another one (see `ShuffledPolicy`)."""
         recorder = RecordingPolicy(policy)
-        self.rewards(recorder, tasks, selection=selection)
+        self.rewards(recorder, tasks, "trained", selection=selection)
         ids = [task.id for task in tasks if task.id in recorder.seen]
         order = keyed.generator("shuffle", self._seed).permutation(len(ids))
         cycle = [ids[int(i)] for i in order]
         # A cycle leaves no task with its own states.
         donors = dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
         policy = ShuffledPolicy(recorder.seen, donors)
-        return self.rewards(policy, [t for t in tasks if t.id in donors], selection=selection)
+        return self.rewards(policy, [t for t in tasks if t.id in donors], "shuffled", selection=selection)
 
     def find_schedule(self, tasks: Sequence[Task]) -> Schedule:
         """The best fixed schedule found on these tasks."""
         roles = [role for role in Role if role.name.lower() in self._episode.roles]
 
         def value(schedule: Schedule) -> float:
-            return _mean(self.rewards(SchedulePolicy(len(self._agents), schedule), tasks))
+            return _mean(self.rewards(SchedulePolicy(len(self._agents), schedule), tasks, "schedule search"))
 
         places = self._episode.places(len(self._agents))
         return best_schedule(value, places, roles, self._episode.max_turns)
 
     def schedule(self, schedule: Schedule, tasks: Sequence[Task]) -> Rewards:
         """A fixed schedule."""
-        return self.rewards(SchedulePolicy(len(self._agents), schedule), tasks)
+        return self.rewards(SchedulePolicy(len(self._agents), schedule), tasks, "schedule")
 
 
 Loader = Callable[[], Policy]
@@ -284,8 +307,8 @@ def compare(
     state_blind = schedule = shuffled = None
     single = evaluation.singles(tasks)
     random = evaluation.random(tasks)
-    initial_rewards = evaluation.rewards(initial(), tasks, selection="sample", stage="initial")
-    trained_rewards = evaluation.rewards(trained(), tasks, selection=selection)
+    initial_rewards = evaluation.rewards(initial(), tasks, "initial", selection="sample", stage="initial")
+    trained_rewards = evaluation.rewards(trained(), tasks, "trained", selection=selection)
     if not trained_rewards:
         raise UserError(
             f"The trained coordinator could finish none of the {len(tasks)} held-out tasks; mend the cause "

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from trinity.evaluation.protocol import Comparison
 from trinity.evaluation.statistics import Estimate, Rewards, paired_difference, proportion
+from trinity.pool.base import Paid
 from trinity.tasks.task import Task
 
 FILE_NAME = "summary.json"
 HELD_OUT_NAME = "held_out.json"
+SPENT_NAME = "spent.json"
 INTERVALS = (
     "Each interval holds by itself in 95 % of cases. They are not corrected for their number: of twenty that "
     "are read, one misses on average."
@@ -50,6 +52,7 @@ class Report:
         theta: the final mean.
         seed: the run's seed.
         j_series: population mean of J, by generation; None where there is none.
+        spent: what the whole run paid for, this comparison included.
     """
 
     def __init__(
@@ -59,12 +62,14 @@ class Report:
         theta: Tensor,
         seed: int,
         j_series: Sequence[float | None],
+        spent: Paid,
     ) -> None:
         self._comparison = comparison
         self._by_domain, self._domain_agents = comparison.best_by_domain(tasks)
         self._theta = theta
         self._seed = seed
         self._j_series = list(j_series)
+        self._spent = spent
 
     def _policies(self) -> dict[str, Rewards]:
         c = self._comparison
@@ -109,6 +114,11 @@ class Report:
         console.print(table)
         for note in self.notes():
             console.print(note, markup=False)
+        spent = self._spent
+        console.print(
+            f"The whole run paid ${spent.usd:,.2f} for {spent.calls:,} calls of {spent.tokens:,} tokens.",
+            highlight=False,
+        )
 
     def notes(self) -> list[str]:
         """What has to be known to read the table."""
@@ -170,12 +180,19 @@ class Report:
         return found
 
     def write(self, folder: Path) -> Path:
-        """Write summary.json and held_out.json into the run folder; returns the first one's path.
+        """Write summary.json, held_out.json and spent.json into the run folder; returns the first one's path.
 
         held_out.json has every policy's reward on every held-out task, for paired comparisons between runs.
+        What was spent is no part of the summary, which an interrupted run that went on shares with one that
+        was not interrupted.
         """
         path = folder / FILE_NAME
         held_out = {label: dict(rewards) for label, rewards in self._policies().items()}
         (folder / HELD_OUT_NAME).write_text(json.dumps(held_out, indent=1) + "\n")
+        (folder / SPENT_NAME).write_text(json.dumps(self._spending(), indent=2) + "\n")
         path.write_text(json.dumps(self.summary(), indent=2) + "\n")
         return path
+
+    def _spending(self) -> dict[str, float]:
+        spent = self._spent
+        return {"usd": spent.usd, "calls": spent.calls, "tokens": spent.tokens}

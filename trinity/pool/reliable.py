@@ -225,8 +225,9 @@ class ReliablePool(Pool):
         """What a call may take at most, as far as it can be known before it."""
         prompt = int(sum(len(message["content"]) for message in messages) / _CHARACTERS_A_TOKEN) + 16
         longest = int(self._pool.identity(agent, decode).get("max_tokens", decode.max_tokens))
-        price = self._pool.prices[agent]
-        known = self._dearest[agent] if price is None else price.of(prompt, longest)
+        price, known = self._pool.prices[agent], self._dearest[agent]
+        if price is not None:  # which may lie below what the server states
+            known = max(price.of(prompt, longest), known or 0.0)
         return Spent(usd=math.inf if known is None else known, calls=1, tokens=prompt + longest)
 
     async def aclose(self) -> None:

@@ -32,8 +32,9 @@ _EITHER_JOINT, _OR_JOINT, _AND_JOINT = (
     re.compile(rf",? ?{word} ?") for word in (f"(?:{_OR}|{_AND})", _OR, _AND)
 )
 _WHOLE_LINE = re.compile(
-    rf"{REALS}|(?:\\text ?\{{ ?)?(?:{NAME} (?:is|can be) )?(?:the set of |any |every )?(?:all )?(?:the )?"
-    r"real(?:s| numbers?|(?: values?| numbers?)?(?: of)? [a-z])(?: ?\})?",
+    rf"{REALS}|(?:\\text ?\{{ ?)?(?:{NAME} (?:is|can be) )?"
+    r"(?:the set of |any |every |the (?:whole|entire) )?(?:all )?(?:the )?"
+    r"real(?:s| line| numbers?|(?: values?| numbers?)?(?: of)? [a-z])(?: ?\})?",
     re.IGNORECASE,
 )
 _NOT_WHOLE = re.compile(r"(?:\\text ?\{ ?)?(?:the )?real(?: number)?(?: ?\})?", re.IGNORECASE)

@@ -19,9 +19,9 @@ _SYMBOLS = str.maketrans(
     }
 )  # fmt: skip
 _DOTS = r"(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))"
-_TRAILING_ADVERB = (
-    r"(?<=\S),?\s+(?:\\text\s*\{\s*)?(?:altogether|in total|in all|overall|all told)\s*\}?[\s.!]*\Z"
-)
+_ADVERB = r"(?:altogether|in total|in all|overall|all told)"
+_TRAILING_ADVERB = rf"(?<=\S),?\s+(?:{_ADVERB}|\\text\s*\{{\s*{_ADVERB}\s*\}})[\s.!]*\Z"
+_DIGIT = re.compile(r"\d")
 _BRACKETED_ARRAY = r"[(\[]?\s*\\begin\{array\}\s*\{[^{}]*\}(.*?)\\end\{array\}\s*[)\]]?"
 _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), replacement)
@@ -42,7 +42,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         (r"\\\$|\\text\s*\{\s*\\?\$\s*\}|\b(?:USD|US\$)(?= ?\d)", DOLLAR),
         (r"\^\s*\{?\s*\\circ\s*\}?|\\degree\b|\\text\s*\{\s*degrees?\s*\}|\bdegrees?\b", DEGREE),
         (r"\\%|\\text\s*\{\s*\\?%\s*\}|\\text\s*\{\s*percent\s*\}|\bpercent\b", "%"),
-        (r"\\mathbb\s*\{?\s*R\s*\}?", REALS),
+        (r"\\mathbb\s*(?:\{\s*R\s*\}|R(?![a-zA-Z]))", REALS),
         (rf"(,(?!\s?\d{{3}}(?!\d))[^,]*[^,\s])\s*{_DOTS}\s*\Z", r"\1, \\dots"),  # 1, 2, 3...
         (rf"(?<=\d)\s*{_DOTS}\s*\Z", ""),  # 0.333...
         (r"\\[lc]dots(?![a-zA-Z])|\\dots[bcmio]?(?![a-zA-Z])|(?<=[,+*])\s*\.\.\.", r"\\dots "),
@@ -67,7 +67,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         (r"\^\s*\(([^()]*)\)", r"^{\1}"),
         (r"(?<![\\a-zA-Z])pi(?![a-zA-Z])", r"\\pi"),
         (r"(?<![\\a-zA-Z])(?:infty|[Ii]nf(?:inity)?|oo)(?![a-zA-Z])|\\infinity", r"\\infty"),
-        (_TRAILING_ADVERB, ""),
+        (_TRAILING_ADVERB, lambda found: "" if _DIGIT.search(found.string, 0, found.start()) else found[0]),
     )
 )  # fmt: skip
 _LEADING = re.compile(r"\A\s*(?:=|\\approx(?![a-zA-Z]))\s*")
