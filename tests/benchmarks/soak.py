@@ -1,9 +1,10 @@
 """20,000 calls of the real LiteLLM client to a faulty server on loopback: none lost, bounded memory.
 
 `python tests/benchmarks/soak.py [calls]`; the last line is one JSON object; exits 1 where an answer is
-missing or wrong, was paid for twice, or where the last three quarters of the calls needed over 100 MiB more
-than the first. One request in five meets a fault (tests/fake_openrouter.py lists them). The server runs in a
-process of its own, so that the memory is the client's. A second pass has to be answered by the cache alone.
+missing or wrong, was paid for twice, where what was counted is not the server's bill, or where the last three
+quarters of the calls needed over 100 MiB more than the first. One request in five meets a fault
+(tests/fake_openrouter.py lists them). The server runs in a process of its own, so that the memory is the
+client's. A second pass has to be answered by the cache alone.
 """
 
 import asyncio
@@ -26,11 +27,13 @@ from trinity.pool.reliable import ReliablePool  # noqa: E402
 SERVER = """
 import sys
 from tests.conftest import simulated_pool
-from tests.fake_openrouter import FakeOpenRouter, sometimes
+from tests.fake_openrouter import FakeOpenRouter, any_form, sometimes
 with FakeOpenRouter(simulated_pool(), sometimes(0.2)) as server:
+    server.form = any_form
     print(server.base, flush=True)
     sys.stdin.read()
-    print(server.made.total(), server.answered.total(), max(server.answered.values()), flush=True)
+    most = max(server.answered.values())
+    print(server.made.total(), server.answered.total(), most, server.usd, flush=True)
 """
 RETRY = RetrySettings(attempts=12, first_wait=0.01, longest_wait=0.2)
 GROWTH_MIB = 100
@@ -79,7 +82,7 @@ async def soak(base: str, folder: Path, calls: int) -> dict[str, float]:
         "lost": lost,
         "cached": sum(completion.source == "cache" for completion in again),
         "equal_again": float(again == answers),
-        "usd": round(sum(completion.cost for completion in answers), 6),
+        "usd": round(sum(completion.paid.usd for completion in answers), 6),
         "calls_per_second": round(calls / seconds, 1),
         "peak_mib": peak_mib(),
         "growth_mib": growth,
@@ -94,10 +97,13 @@ def main(calls: int) -> int:
     base = server.stdout.readline().strip()
     with tempfile.TemporaryDirectory() as folder:
         line = asyncio.run(soak(base, Path(folder), calls))
-    made, answered, most = map(int, server.communicate()[0].split())
+    *counts, bill = server.communicate()[0].split()
+    made, answered, most = map(int, counts)
     line |= {"requests": made, "faults": made - answered, "paid_twice": float(most > 1)}
+    line["bill_usd"] = round(float(bill), 6)
     print(json.dumps(line))
     right = line["lost"] == 0 and line["cached"] == calls and line["equal_again"] and not line["paid_twice"]
+    right = right and line["usd"] == line["bill_usd"]
     return int(not (right and answered == calls and line["growth_mib"] <= GROWTH_MIB))
 
 
