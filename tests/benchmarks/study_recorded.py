@@ -4,14 +4,15 @@
 
 Reads configs/recorded_sepcma.yaml's tasks, pool and language model, with m = 64 questions a generation. The
 hidden states of some 2,800 questions are computed once and serve every variant, which is why this is no loop
-over trinity-fit: there each run would compute them anew, for most of its time. Prints a table for
-docs/JOURNAL.md; the last line is one JSON object.
+over trinity-fit: there each run would compute them anew, for most of its time. Variants are chosen by J on
+the validation questions; the held-out ones are played by the base and the chosen variant alone. Prints tables
+for docs/JOURNAL.md; the last line is one JSON object.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 import yaml
+from torch import Tensor
 
 from trinity.coordinator.slm import SLMConfig
 from trinity.data import TaskDataModule
@@ -36,6 +38,7 @@ from trinity.optimizers.sep_cma import SepCMAES
 from trinity.pool.recorded import RecordedPool
 from trinity.settings import BlockScales, SVFSettings
 from trinity.tasks.recorded import RecordedTasks
+from trinity.tasks.task import Task
 
 ROOT = Path(__file__).parents[2]
 GENERATIONS, LAMBDA, M = 60, 29, 64
@@ -86,8 +89,8 @@ def opened(seed: int) -> tuple[CoordinatorModule, TaskDataModule]:
     return module, data
 
 
-def trained(module: CoordinatorModule, data: TaskDataModule, variant: Variant, seed: int) -> float:
-    """J of the mean theta on the held-out questions after training."""
+def trained(module: CoordinatorModule, data: TaskDataModule, variant: Variant, seed: int) -> Tensor:
+    """The mean theta after training."""
     factory, objective, generations, minibatch, scale = variant
     module.seed = data.seed = seed
     data.minibatch_size = minibatch
@@ -97,7 +100,12 @@ def trained(module: CoordinatorModule, data: TaskDataModule, variant: Variant, s
     optimizer: Any = module.configure_optimizers()
     for generation in range(generations):
         objective.step(module, optimizer, data.minibatch(generation), generation)
-    results = module.play(module.theta()[None], data.splits.test, stage="evaluation", generation=0)
+    return module.theta()
+
+
+def j(module: CoordinatorModule, theta: Tensor, tasks: Sequence[Task]) -> float:
+    """J of a theta on these questions."""
+    results = module.play(theta[None], tasks, stage="evaluation", generation=0)
     return mean(result.reward for result in results if isinstance(result, Graded))
 
 
@@ -109,20 +117,38 @@ def main() -> None:
     options = parser.parse_args()
     names = [name for name in variants() if not options.only or name in options.only]
     module, data = opened(options.seeds[0])
-    results: dict[str, list[float]] = {name: [] for name in names}
+    thetas: dict[str, list[Tensor]] = {name: [] for name in names}
+    validation: dict[str, list[float]] = {name: [] for name in names}
     for seed in options.seeds:
         for name in names:
             started = time.monotonic()
-            results[name].append(trained(module, data, variants()[name], seed))
+            thetas[name].append(trained(module, data, variants()[name], seed))
+            validation[name].append(j(module, thetas[name][-1], data.splits.validation))
             print(
-                f"{name}, seed {seed}: {results[name][-1]:.3f} in {time.monotonic() - started:.0f} s",
+                f"{name}, seed {seed}: {validation[name][-1]:.3f} in {time.monotonic() - started:.0f} s",
                 flush=True,
             )
+    chosen = max(names, key=lambda name: mean(validation[name]))
+    held_out = {
+        name: [j(module, theta, data.splits.test) for theta in thetas[name]]
+        for name in names
+        if name in ("base", chosen)
+    }
     module.close()
-    print(f"| variant | J, held-out, mean of {len(options.seeds)} seeds | single seeds |\n|---|---|---|")
-    for name, values in results.items():
-        print(f"| {name} | {mean(values):.3f} | {', '.join(f'{value:.3f}' for value in values)} |")
-    print(json.dumps({"experiment": "recorded", "seeds": options.seeds, "results": results}))
+    print(f"| variant | J, validation, mean of {len(options.seeds)} seeds | single seeds |\n|---|---|---|")
+    for name, values in validation.items():
+        print(row(name, values))
+    print(f"\nChosen by validation questions: {chosen}. On held-out questions, reported once:\n")
+    print("| variant | J, held-out | single seeds |\n|---|---|---|")
+    for name, values in held_out.items():
+        print(row(name, values))
+    results = {"validation": validation, "chosen": chosen, "held_out": held_out}
+    print(json.dumps({"experiment": "recorded", "seeds": options.seeds, **results}))
+
+
+def row(name: str, values: list[float]) -> str:
+    """A line of a table."""
+    return f"| {name} | {mean(values):.3f} | {', '.join(f'{value:.3f}' for value in values)} |"
 
 
 if __name__ == "__main__":
