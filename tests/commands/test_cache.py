@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trinity.commands.cache import main
-from trinity.pool.base import Completion
+from trinity.pool.base import Completion, Paid
 from trinity.pool.cache import CompletionCache, key_of
 
 
@@ -72,6 +72,14 @@ def test_an_export_may_leave_out_what_was_asked(cache, tmp_path):
     assert [CompletionCache(other).get(key) for key in keys] == [
         CompletionCache(cache).get(key) for key in keys
     ]
+
+
+def test_stats_also_tell_what_was_paid_for_nothing(cache, capsys):
+    main(["stats", cache])
+    assert "could not be used" not in capsys.readouterr().out
+    CompletionCache(cache).waste(Paid(0.25, 2, 14, 10))
+    main(["stats", cache])
+    assert "2 answers that could not be used cost 0.2500 usd more." in capsys.readouterr().out
 
 
 def test_prune_removes_a_model(cache, capsys):

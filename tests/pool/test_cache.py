@@ -135,6 +135,7 @@ def test_what_was_paid_for_nothing_is_a_part_of_what_a_run_spent(tmp_path):
     cache.close()
     again = CompletionCache(tmp_path / "c.sqlite", read_only=True)
     assert again.spent("run-1") == Paid(0.75, 2, 77, 35)
+    assert again.wasted() == Paid(8.25, 2, 71, 31)
     assert len(list(again.rows())) == 1, "it is no answer"
 
 

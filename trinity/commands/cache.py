@@ -21,7 +21,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 def _stats(options: Any) -> None:
     cache = CompletionCache(options.cache, read_only=True)
-    statistics = cache.statistics()
+    statistics, wasted = cache.statistics(), cache.wasted()
     cache.close()
     if options.json:
         print(json.dumps(statistics))
@@ -30,7 +30,10 @@ def _stats(options: Any) -> None:
     for row in statistics:
         numbers = [f"{row[name]:,}" for name in ("answers", "prompt_tokens", "completion_tokens")]
         table.add_row(str(row["model"]), *numbers, f"{row['usd']:.4f}", str(row["cut_by_length"]))
-    Console(markup=False, highlight=False).print(table)
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    console.print(table)
+    if wasted.calls:
+        console.print(f"{wasted.calls:,} answers that could not be used cost {wasted.usd:.4f} usd more.")
 
 
 def _export(options: Any) -> None:

@@ -182,13 +182,19 @@ class CompletionCache:
         with self._explained("read"):
             rows = self._database.execute("SELECT completion FROM completions WHERE run = ?", (run,))
             stored = [Completion(**json.loads(text)).paid for (text,) in rows]
+        return Paid.total([*stored, self.wasted(run)])
+
+    def wasted(self, run: str | None = None) -> Paid:
+        """What a run, or all of them, paid for answers that could not be used."""
+        with self._explained("read"):
             tables = self._database.execute("SELECT name FROM sqlite_master WHERE name = 'wasted'")
             if not tables.fetchone():  # as in caches of earlier versions
-                return Paid.total(stored)
-            lost = self._database.execute(
-                "SELECT usd, calls, prompt_tokens, completion_tokens FROM wasted WHERE run = ?", (run,)
+                return Paid()
+            rows = self._database.execute(
+                "SELECT usd, calls, prompt_tokens, completion_tokens FROM wasted WHERE ? IN (run, '*')",
+                ("*" if run is None else run,),
             )
-            return Paid.total([*stored, *(Paid(*row) for row in lost)])
+            return Paid.total(Paid(*row) for row in rows)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows in the order of their keys: {key, request, completion}."""
